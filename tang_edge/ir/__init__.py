@@ -1,0 +1,1 @@
+"""The two intermediate representations, pure data: tensor programs (`tensor`) and loop nests (`kernel`)."""
