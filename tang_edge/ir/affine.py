@@ -45,7 +45,11 @@ class Var(metaclass=Interned):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Dim(metaclass=Interned):
-    """A named dimension: an integer in [lo, hi] that is a multiple of `multiple`, known when a program runs."""
+    """A named dimension, known when a program runs: an integer in [lo, hi] that `multiple` divides.
+
+    As an atom it stands for the quotient size / multiple, so that n = multiple * atom and divisions of n by divisors of the
+    multiple cancel exactly: with n a multiple of 32, (n - 1) // 2 + 1 is 16 * (n/32).
+    """
 
     name: str
     lo: int
@@ -57,7 +61,7 @@ class Dim(metaclass=Interned):
         return f"d{self.name}"
 
     def __str__(self) -> str:
-        return self.name
+        return self.name if self.multiple == 1 else f"({self.name}/{self.multiple})"
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -237,8 +241,11 @@ def var(name: str, extent: Expr | int) -> Var:
 
 
 def dim(name: str, lo: int = 1, hi: int = 4096, multiple: int = 1) -> Expr:
-    """The named dimension as an expression."""
-    return as_expr(Dim(name, lo, hi, multiple))
+    """The size of a named dimension in [lo, hi] (rounded inward to multiples of `multiple`); a constant when lo = hi."""
+    lo, hi = -(-lo // multiple) * multiple, hi // multiple * multiple
+    if lo > hi:
+        raise ValueError(f"dimension {name}: no multiple of {multiple} in the range")
+    return const(lo) if lo == hi else as_expr(Dim(name, lo, hi, multiple)) * multiple
 
 
 def minimum(a: Expr | int, b: Expr | int) -> Expr:
@@ -262,7 +269,7 @@ def maximum(a: Expr | int, b: Expr | int) -> Expr:
 
 
 def _split(e: Expr, k: int) -> tuple[Expr, Expr]:
-    """e = k * q + r, moving into q every term whose coefficient (and declared multiples) k divides."""
+    """e = k * q + r, moving into q every term whose coefficient k divides."""
     q: list[tuple[Monomial, int]] = []
     r: list[tuple[Monomial, int]] = []
     for m, c in e.terms:
@@ -301,7 +308,7 @@ def floordiv(e: Expr, k: int) -> Expr:
 
 
 def mod(e: Expr, k: int) -> Expr:
-    """e - k * (e // k), k > 0.   (k·q + r) % k = r % k ;  r % k = r when 0 <= r < k ;  0 when k divides a declared multiple."""
+    """e - k * (e // k), k > 0.   (k·q + r) % k = r % k ;  r % k = r when 0 <= r < k ."""
     if k <= 0:
         raise ValueError(f"modulo {k}")
     if k == 1 or multiple_of(e) % k == 0:
@@ -321,8 +328,6 @@ def multiple_of(e: Expr) -> int:
 
 def _atom_multiple(a: Atom) -> int:
     match a:
-        case Dim(multiple=m):
-            return m
         case Min() | Max():
             return math.gcd(multiple_of(a.a), multiple_of(a.b)) or 1
         case Mod(e=e, k=k):
@@ -353,7 +358,7 @@ def _atom_bounds(a: Atom) -> tuple[int, int]:
         case Var():
             return 0, max(0, bounds(a.extent)[1] - 1)
         case Dim():
-            return a.lo, a.hi
+            return a.lo // a.multiple, a.hi // a.multiple
         case Div():
             lo, hi = bounds(a.e)
             return lo // a.k, hi // a.k
@@ -484,8 +489,10 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int:
 
 def _evaluate_atom(a: Atom, values: Mapping[str, int]) -> int:
     match a:
-        case Var() | Dim():
+        case Var():
             return values[a.name]
+        case Dim():
+            return values[a.name] // a.multiple
         case Div():
             return evaluate(a.e, values) // a.k
         case Mod():

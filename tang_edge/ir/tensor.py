@@ -202,12 +202,13 @@ class Builder:
     origin: tuple[Origin, ...] = ()
 
     def dim(self, name: str, lo: int = 1, hi: int = 4096, multiple: int = 1) -> Expr:
-        """A named dimension (the same one when asked again by name)."""
+        """The size of a named dimension (the same one when asked again by name); a constant when lo = hi."""
         for d in self.dims:
             if d.name == name:
-                return affine.as_expr(d)
-        self.dims.append(Dim(name, lo, hi, multiple))
-        return affine.as_expr(self.dims[-1])
+                return affine.as_expr(d) * d.multiple
+        size = affine.dim(name, lo, hi, multiple)
+        self.dims.extend(affine.dims(size))
+        return size
 
     def input(self, name: str, dt: DType, shape: Sequence[Expr | int]) -> str:
         """An input tensor."""
