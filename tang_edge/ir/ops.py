@@ -42,8 +42,10 @@ class OpInfo:
 def _np_div(a: Array, b: Array) -> Array:
     if np.issubdtype(np.asarray(a).dtype, np.floating):
         return np.divide(a, b)
-    q = np.floor_divide(np.abs(a), np.maximum(np.abs(b), 1))
-    return (q * np.sign(a) * np.sign(b)).astype(np.asarray(a).dtype)
+    safe = np.where(b == 0, 1, b)  # x / 0 is 0
+    q = np.floor_divide(a, safe)
+    inexact = (a - q * safe != 0) & ((a < 0) != (safe < 0))
+    return np.where(b == 0, 0, q + inexact).astype(np.asarray(a).dtype)
 
 
 def _np_mod(a: Array, b: Array) -> Array:
