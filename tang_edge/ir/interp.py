@@ -104,7 +104,7 @@ def _store(
 def evaluate_bind(
     bind: Bind, env: Mapping[str, Array], dims: Mapping[str, int], *, floats: Floats = "declared"
 ) -> Array:
-    """The array of a bind (shape of its axes), given the tensors that it reads and the sizes of dimensions."""
+    """The array of a bind (shape of its axes), given the tensors it reads and the sizes of dimensions."""
     points = Evaluator(env, dims, floats == "f64", bind.axes)
     out = np.empty([points.size(a) for a in bind.axes], dtype=storage(bind.expr.dtype, floats == "f64"))
     with np.errstate(all="ignore"):

@@ -1,7 +1,7 @@
 """Arrays with named axes, and sums of products of them by matrix multiplication.
 
-A `Named` array has one NumPy axis for each of its variables, in the order of `rank`. It may leave out any axis
-along which it is constant, so operands stay as small as they are until they meet.
+A `Named` array has one NumPy axis for each of its variables, in the order of `rank`. It may leave out any
+axis along which it is constant, so operands stay as small as they are until they meet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def union(values: Sequence[Named], rank: Mapping[Var, int]) -> tuple[Var, ...]:
 
 
 def aligned(value: Named, axes: Sequence[Var]) -> Array:
-    """The data with one axis for each of `axes` (a superset, in order), of size 1 where the value has none."""
+    """The data with one axis for each of `axes` (a superset, in order), size 1 where the value has none."""
     if value.axes == tuple(axes):
         return value.data
     return value.data[tuple(slice(None) if a in value.axes else None for a in axes)]

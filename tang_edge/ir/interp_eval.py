@@ -80,7 +80,7 @@ class Evaluator:
             self.open(a)
 
     def open(self, v: Var) -> None:
-        """Registers an axis. Its window is [0, extent), the greatest where the extent depends on other axes."""
+        """Registers an axis. Its window is [0, extent), the greatest where that depends on other axes."""
         if v not in self.windows:
             self.rank[v] = len(self.rank)
             self.windows[v] = (0, self._greatest(v.extent))

@@ -51,8 +51,8 @@ def strided(
 ) -> Named | None:
     """The read as a window onto `source`, padded with the fill where the box of points leaves it.
 
-    None when a coordinate is not affine, when the guard is anything but "this coordinate is in bounds", when the
-    box leaves the source at a coordinate without such a guard, or when padding would cost more than it saves.
+    None when a coordinate is not affine, when the guard is anything but "this coordinate is in bounds", when
+    the box leaves the source at a coordinate without such a guard, or when padding would cost too much.
     """
     coords = [linear(e, dims) for e in view.coords]
     guards = [linear(g, dims) for g in view.guard]

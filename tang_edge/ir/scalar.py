@@ -287,6 +287,12 @@ def fresh(extent: Expr | int, hint: str = "t") -> Var:
 def comprehension(axes: Sequence[Var], monoid: Monoid, lifts: Sequence[Scalar]) -> Comprehension:
     """The reduction of lifts over axes, closed: its axes are renamed r{height}_{position}, heights counted from the inside."""
     h = max((height(x) for x in lifts), default=0)
+    # A canonical name may be free here while its own binder is open; it must not be captured. Closing that binder
+    # substitutes it, which opens and closes this one again under its canonical name.
+    inside = frozenset[Var]().union(*(free(x) for x in lifts)) - frozenset(axes)
+    taken = {v.name for v in inside.union(*(affine.variables(a.extent) for a in axes))}
+    while any(f"r{h}_{k}" in taken for k in range(len(axes))):
+        h += 1
     closed = tuple(Var(f"r{h}_{k}", a.extent) for k, a in enumerate(axes))
     mapping = {a: affine.as_expr(c) for a, c in zip(axes, closed, strict=True) if a is not c}
     return Comprehension(closed, monoid, tuple(substitute(x, mapping) for x in lifts))
