@@ -1,0 +1,78 @@
+# make demo    pack a real model and run it on the best device here
+# make test    everything CI runs: the checks, then the tests on the built wheel
+# make check   formatting, lint, types, import order (no device needed)
+# make bench   measure against ONNX Runtime, CPU and WebGPU (ARGS="--quick --models ppocr-cls")
+# make models  fetch the acceptance models into models/
+# make clean   remove what these made, except models/
+#
+# Needs python3 >= 3.11 and git; on Debian and Ubuntu the rest is installed by tools/system_packages.sh.
+
+PYTHON ?= python3
+VENV := .venv
+DEMO := .venv-demo
+MODEL := ppocr-cls
+ARGS :=
+TESTS := tests
+WHEEL := dist/tang_edge-0.1.0-py3-none-any.whl
+ACCEPTANCE := go2-policy reachy-fk reachy-fk-dynamic reachy-ik reachy-fk-int8 ppocr-cls ppocr-det ppocr-rec \
+  ddddocr-det oww-melspec oww-embedding oww-jarvis
+SOURCES := $(shell find tang_edge -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
+PIP := -m pip --disable-pip-version-check -q
+
+# Vulkan drivers want a private folder; where a session manager gives none, one in the checkout does.
+export XDG_RUNTIME_DIR ?= $(CURDIR)/.cache/xdg
+
+.PHONY: demo test check bench models clean
+
+$(VENV)/made $(DEMO)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "tang-edge needs Python 3.11 or later; set PYTHON=python3.x" >&2; exit 1; }
+	PYTHON=$(PYTHON) tools/system_packages.sh venv cc vulkan
+	mkdir -p -m 700 .cache/xdg
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	touch $@
+
+$(WHEEL): $(SOURCES) $(VENV)/made
+	$(VENV)/bin/python $(PIP) wheel --no-deps --wheel-dir dist .
+	touch $@
+
+# Third-party packages change with pyproject.toml only; our own wheel with every source.
+$(VENV)/packages: pyproject.toml $(VENV)/made | $(WHEEL)
+	$(VENV)/bin/python $(PIP) install "$(WHEEL)[dev]"
+	touch $@
+
+$(VENV)/ready: $(VENV)/packages $(WHEEL)
+	$(VENV)/bin/python $(PIP) install --force-reinstall --no-deps $(WHEEL)
+	touch $@
+
+check: $(VENV)/ready
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/mypy
+	PYTHONSAFEPATH=1 $(VENV)/bin/pytest -q tests/test_import_order.py
+
+models: $(VENV)/made
+	tools/system_packages.sh npm
+	$(VENV)/bin/python tools/fetch_models.py --dest models $(ACCEPTANCE)
+
+# PYTHONSAFEPATH keeps the checkout off sys.path: what is tested is the installed wheel.
+test: check models
+	PYTHONSAFEPATH=1 $(VENV)/bin/pytest $(TESTS) $(ARGS)
+
+bench: $(VENV)/ready models
+	tools/system_packages.sh vulkan-headers
+	mkdir -p benchmarks/out
+	$(VENV)/bin/python -m benchmarks.run --json benchmarks/out/latest.json --plot benchmarks/out/latest.png $(ARGS)
+
+$(DEMO)/ready: $(DEMO)/made $(SOURCES)
+	$(DEMO)/bin/python $(PIP) install --upgrade ".[compiler]"
+	touch $@
+
+demo: $(DEMO)/ready
+	$(DEMO)/bin/python tools/fetch_models.py --dest models $(MODEL)
+	$(DEMO)/bin/tang-edge pack models/$(MODEL).onnx -o .cache/$(MODEL).tang
+	$(DEMO)/bin/tang-edge run .cache/$(MODEL).tang
+
+clean:
+	rm -rf $(VENV) $(DEMO) .peer-webgpu .cache build dist benchmarks/out .mypy_cache .ruff_cache .pytest_cache
