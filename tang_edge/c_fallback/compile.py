@@ -1,0 +1,205 @@
+"""Compiling generated C into a shared library, cached by what it is made from.
+
+The cache key is the SHA-256 of text, compiler version, flags and the features of the processor, so that a
+library is never loaded on a machine it was not made for. Files appear atomically, in a folder that only the
+user can write to.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tang_edge.bundle import trust
+from tang_edge.errors import BundleError, DeviceError
+
+# NaN and infinity keep their meaning, so no -ffast-math; errno and traps are not observed
+FLAGS = (
+    *("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-std=gnu11"),
+    *("-shared", "-fPIC", "-fvisibility=hidden"),
+)
+LIBRARIES = ("-lm", "-lpthread")
+_TIMEOUT = 1800.0  # seconds; a large model is some ten thousand lines
+
+CPU_CLASSES = ("cpu-x86-64-v4", "cpu-x86-64-v3", "cpu-x86-64-v2", "cpu-aarch64", "cpu-generic")
+_NEEDS = {
+    "cpu-x86-64-v2": {"cx16", "popcnt", "sse4_1", "sse4_2", "ssse3"},
+    "cpu-x86-64-v3": {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"},
+    "cpu-x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C compiler: the command and what it says about its version."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+@functools.cache
+def cpu_features() -> frozenset[str]:
+    """Features of this processor by the names of /proc/cpuinfo (empty where they cannot be read)."""
+    if sys.platform == "darwin":
+        return _sysctl_features()
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def _sysctl_features() -> frozenset[str]:
+    names = ("machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures")
+    found: set[str] = set()
+    for name in names:
+        done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
+        found |= {f.lower().replace(".", "_") for f in done.stdout.split()}
+    # sysctl spells some of them in another way
+    return frozenset(found | ({"avx"} if "avx1_0" in found else set()))
+
+
+@functools.cache
+def cpu_classes() -> tuple[str, ...]:
+    """The device classes whose code this processor runs, best first."""
+    machine = platform.machine().lower()
+    if machine in ("aarch64", "arm64"):
+        return ("cpu-aarch64", "cpu-generic")
+    if machine not in ("x86_64", "amd64"):
+        return ("cpu-generic",)
+    have, reached, needed = cpu_features(), [], set[str]()
+    for name in ("cpu-x86-64-v2", "cpu-x86-64-v3", "cpu-x86-64-v4"):
+        needed |= _NEEDS[name]
+        if needed <= have:
+            reached.append(name)
+    return (*reversed(reached), "cpu-generic")
+
+
+def host_triple() -> str:
+    """The triple by which a bundle names libraries for this machine, such as ``x86_64-linux-gnu``."""
+    machine = platform.machine().lower()
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    if sys.platform == "darwin":
+        return f"{machine}-macos"
+    if sys.platform == "win32":
+        return f"{machine}-windows-gnu"
+    libc = platform.libc_ver()[0]
+    return f"{machine}-linux-{'gnu' if libc == 'glibc' else 'musl'}"
+
+
+@functools.cache
+def find_compiler() -> Compiler | None:
+    """The C compiler of this machine: ``TANG_EDGE_CC``, gcc, cc, clang or ziglang; None if none works."""
+    candidates: list[tuple[str, ...]] = []
+    if os.environ.get("TANG_EDGE_CC"):
+        candidates.append(tuple(shlex.split(os.environ["TANG_EDGE_CC"])))
+    candidates += [(path,) for name in ("gcc", "cc", "clang") if (path := shutil.which(name))]
+    if importlib.util.find_spec("ziglang") is not None:
+        candidates.append((sys.executable, "-m", "ziglang", "cc"))
+    for command in candidates:
+        version = _version(command)
+        if version:
+            return Compiler(command, version)
+    return None
+
+
+def _version(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def compile_library(text: str, compiler: Compiler, *, where: str = "C source") -> Path:
+    """The path of a shared library made from ``text``; taken from the cache if it was made before.
+
+    Raises:
+        DeviceError: the compiler refuses the text, or the cache folder cannot be used.
+    """
+    folder = _cache_folder()
+    seed = "\0".join(
+        [
+            text,
+            compiler.version,
+            *compiler.command,
+            *FLAGS,
+            *LIBRARIES,
+            *sorted(cpu_features()),
+            platform.machine(),
+        ]
+    )
+    path = folder / f"{hashlib.sha256(seed.encode()).hexdigest()}{_suffix()}"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as work:
+            made = _compile(text, compiler, Path(work), where)
+            os.replace(made, path)
+    return path
+
+
+def cached_library(data: bytes | memoryview, digest: str) -> Path:
+    """The path of a copy of a prebuilt library (bytes whose SHA-256 is ``digest``) that can be loaded."""
+    path = _cache_folder() / f"{digest}{_suffix()}"
+    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        trust.write_atomically(path, bytes(data), 0o700)
+    return path
+
+
+def _cache_folder() -> Path:
+    try:
+        return trust.private_dir(trust.cache_dir() / "lib")
+    except BundleError as error:
+        raise DeviceError(
+            error.message,
+            where=error.where,
+            remedy=error.remedy or "Set TANG_EDGE_CACHE to a folder of yours.",
+        ) from error
+
+
+def _suffix() -> str:
+    return {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+
+
+def _compile(text: str, compiler: Compiler, work: Path, where: str) -> Path:
+    source, made = work / "model.c", work / f"model{_suffix()}"
+    source.write_text(text)
+    command = [
+        *compiler.command,
+        *FLAGS,
+        "-I",
+        str(Path(__file__).parent),
+        "-o",
+        str(made),
+        str(source),
+        *LIBRARIES,
+    ]
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(trust.cache_dir() / "zig")}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=environment, cwd=work
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeviceError(f"the C compiler did not finish ({error})", where=where) from error
+    if done.returncode != 0 or not made.exists():
+        raise DeviceError(
+            f"{compiler.command[0]} refused the generated C: {done.stderr.strip()[:2000]}",
+            where=where,
+            remedy="Try another compiler (TANG_EDGE_CC) or device='webgpu', and report this.",
+        )
+    return made

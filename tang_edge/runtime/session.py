@@ -1,0 +1,305 @@
+"""Models and sessions: what a caller of the runtime holds.
+
+A model owns the weights on a device, a session owns the memory of its runs and the state of a recurrent
+model. Sessions run concurrently; calls on one session take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tang_edge.bundle import format as fmt
+from tang_edge.bundle import layout
+from tang_edge.bundle.expr import compile_expr
+from tang_edge.bundle.read import Bundle
+from tang_edge.errors import InputError
+from tang_edge.runtime import host_arrays
+from tang_edge.runtime.device import DeviceLost, Engine, Ready
+from tang_edge.runtime.host_arrays import Array
+from tang_edge.runtime.plan import DimSolver, check_array
+from tang_edge.runtime.report import Report
+
+Arrays = Mapping[str, Array]
+
+
+class Session:
+    """Separate memory and state for runs of a model. Thread-safe: calls on one session take turns."""
+
+    def __init__(self, engine: Engine, solver: DimSolver) -> None:
+        self._engine = engine
+        self._solver = solver
+        self._plan = solver.plan
+        self._lock = threading.Lock()
+        self._worker = engine.worker()
+        self._last: Ready | None = None
+        self._ports = {p.name: p for p in self._plan.inputs}
+        self._states = {s.input: s for s in self._plan.states}
+        self._kept: dict[str, Array] = {}
+        self._current: Ready | None = None
+        self._closed = False
+
+    def run(self, inputs: Arrays) -> dict[str, Array]:
+        """Run the model.
+
+        Args:
+            inputs: one array per input, with exactly the dtype and shape of the plan. Arrays need not be
+                contiguous. State inputs may be left out: the session keeps them, and then their outputs are
+                not returned.
+
+        Returns:
+            New arrays, one per output.
+
+        Raises:
+            InputError: an array is missing, unknown, or has the wrong type, shape or size.
+            DeviceError: the device failed; a lost device was re-created once before.
+        """
+        with self._lock:
+            ready = self._last
+            # the fast path: the same sizes as the last time, no state, no conversion to check
+            if ready is not None and len(inputs) == len(ready.inputs):
+                for name, dtype, shape, view in ready.inputs:
+                    value = inputs.get(name)
+                    if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
+                        break
+                    view[...] = value
+                else:
+                    try:
+                        ready.call()
+                    except DeviceLost:
+                        self._engine.revive()
+                    else:
+                        return {name: view.copy() for name, view in ready.outputs}
+            return self._run(inputs)
+
+    def _run(self, inputs: Arrays) -> dict[str, Array]:
+        values = self._with_states(self._checked(inputs))
+        try:
+            ready = self._call(values)
+        except DeviceLost:
+            self._last = None
+            self._engine.revive()
+            ready = self._call(values)
+        result = {name: view.copy() for name, view in ready.outputs}
+        result.update({name: view.astype(dtype) for name, view, dtype in ready.casts})
+        self._keep_states(inputs, result)
+        return {p.name: result[p.name] for p in self._plan.outputs if p.name in result}
+
+    def _call(self, values: Arrays) -> Ready:
+        ready = self._load(values)
+        ready.call()
+        self._current = ready
+        # the fast path must be exact: it knows nothing of states, of casts and of values that need a check
+        self._last = None if self._states or ready.casts or ready.ranges else ready
+        return ready
+
+    def _load(self, values: Arrays) -> Ready:
+        """Prepare for the sizes of the values and copy them into the input views."""
+        dims = self._solver.solve({n: v.shape for n, v in values.items()}, self._free_dims(values))
+        ready = self._worker.prepare(dims)
+        for name, low, high in ready.ranges:
+            host_arrays.check_values(name, values[name], low, high)
+        for name, _, _, view in ready.inputs:
+            view[...] = values.get(name, 0)
+        return ready
+
+    def _checked(self, inputs: Arrays) -> dict[str, Array]:
+        if self._closed:
+            raise InputError("the session or its model was closed", remedy="Load the model again.")
+        if not isinstance(inputs, Mapping):
+            raise InputError(
+                f"takes a dict of arrays by input name, not a {type(inputs).__name__}", where="run"
+            )
+        unknown = set(inputs) - set(self._ports)
+        missing = set(self._ports) - set(inputs) - set(self._states)
+        if unknown or missing:
+            raise InputError(
+                "; ".join(f"{n!r} is no input" for n in sorted(unknown, key=str))
+                + ("; " if unknown and missing else "")
+                + "; ".join(f"{n!r} is missing" for n in sorted(missing)),
+                where="inputs",
+                remedy=f"The model takes {', '.join(repr(n) for n in self._ports)}.",
+            )
+        return {name: check_array(port, inputs[name]) for name, port in self._ports.items() if name in inputs}
+
+    def _with_states(self, values: dict[str, Array]) -> dict[str, Array]:
+        for name in self._states:
+            if name not in values and name in self._kept:
+                values[name] = self._kept[name]
+        return values
+
+    def _free_dims(self, values: Arrays) -> dict[str, int]:
+        """Dimensions that only states have, which start at their least values."""
+        absent = [s for s in self._states if s not in values]
+        return self._solver.least() if absent else {}
+
+    def _keep_states(self, inputs: Arrays, result: dict[str, Array]) -> None:
+        for state in self._plan.states:
+            value = result[state.output]
+            if state.input in inputs:
+                self._kept[state.input] = value.copy()
+            else:
+                self._kept[state.input] = result.pop(state.output)
+
+    def reset(self) -> None:
+        """Set the state to zeros, as in a new session."""
+        with self._lock:
+            self._kept.clear()
+
+    def snapshot(self) -> dict[str, Array]:
+        """A copy of the state by state input name; empty before the first run."""
+        with self._lock:
+            return {name: value.copy() for name, value in self._kept.items()}
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a snapshot.
+
+        Raises:
+            InputError: a name or an array is not of a state of this model.
+        """
+        with self._lock:
+            unknown = set(state) - set(self._states)
+            if unknown:
+                raise InputError(
+                    f"no states of this model: {', '.join(sorted(map(str, unknown)))}", where="restore"
+                )
+            self._kept = {n: check_array(self._ports[n], v).copy() for n, v in state.items()}
+
+    def run_steps(self, first: int, last: int, inputs: Arrays | None = None) -> None:
+        """Run the steps with preorder indices in [first, last) (``last`` < 0: to the end), for tools.
+
+        ``inputs`` are loaded before; without them the memory is as the last call left it.
+        """
+        with self._lock:
+            if inputs is not None:
+                self._current = self._load(self._with_states(self._checked(inputs)))
+                self._worker.upload(self._current)
+            self._worker.run_range(self._loaded(), first, last)
+
+    def read_step(self, index: int) -> Array:
+        """What the step of this preorder index wrote, in its logical shape and its storage dtype.
+
+        Only true as long as no later step has reused the memory: call it right after :meth:`run_steps`.
+        """
+        steps = fmt.flatten(self._engine.variant.steps)
+        if not 0 <= index < len(steps):
+            raise InputError(f"there is no step {index}, the plan has {len(steps)}", where="read_step")
+        step = steps[index]
+        if isinstance(step, fmt.IfStep):
+            raise InputError(f"step {index} is an 'if': it writes nothing itself", where="read_step")
+        with self._lock:
+            return self._worker.read(self._loaded(), step.writes)
+
+    def _loaded(self) -> Ready:
+        if self._current is None or self._closed:
+            raise InputError("no inputs were loaded", where="run_steps", remedy="Pass the inputs.")
+        return self._current
+
+    def time(self, inputs: Arrays, repeat: int = 10) -> list[float]:
+        """Seconds of each of ``repeat`` runs, after one that does not count."""
+        self.run(inputs)
+        seconds = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            self.run(inputs)
+            seconds.append(time.perf_counter() - start)
+        return seconds
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of memory that this session holds on the device."""
+        return self._worker.arena_bytes
+
+    def close(self) -> None:
+        """Free the memory. Later calls raise InputError."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._last = self._current = None
+                self._worker.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+
+class Model:
+    """A loaded bundle on a device: its weights, a report on how it came to be there, and a first session.
+
+    Attributes:
+        report: which device and variant were chosen, why, and what the self-test said.
+        plan: the parsed plan (inputs, outputs, dimensions).
+        steps: the steps of the variant in preorder.
+    """
+
+    def __init__(self, bundle: Bundle, engine: Engine, report: Report) -> None:
+        self._bundle = bundle
+        self._engine = engine
+        self.report = report
+        self.plan = bundle.plan
+        self.steps: tuple[fmt.Step | fmt.IfStep, ...] = tuple(fmt.flatten(engine.variant.steps))
+        self._solver = DimSolver(self.plan)
+        self._sessions: list[Session] = []
+        self._lock = threading.Lock()
+        self._first = self.session()
+        self._run = self._first.run
+
+    def run(self, inputs: Arrays) -> dict[str, Array]:
+        """Run the model in its first session; see :meth:`Session.run`."""
+        return self._run(inputs)
+
+    def session(self) -> Session:
+        """A new session, with its own memory and state, over the same weights."""
+        with self._lock:
+            self._sessions = [s for s in self._sessions if not s._closed]
+            session = Session(self._engine, self._solver)
+            self._sessions.append(session)
+            return session
+
+    def run_steps(self, first: int, last: int, inputs: Arrays | None = None) -> None:
+        """See :meth:`Session.run_steps`."""
+        self._first.run_steps(first, last, inputs)
+
+    def read_step(self, index: int) -> Array:
+        """See :meth:`Session.read_step`."""
+        return self._first.read_step(index)
+
+    def time(self, inputs: Arrays, repeat: int = 10) -> list[float]:
+        """See :meth:`Session.time`."""
+        return self._first.time(inputs, repeat)
+
+    def output_shapes(self, dims: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """The shape of each output for dimension values."""
+        return {p.name: tuple(compile_expr(e)(dims) for e in p.shape) for p in self.plan.outputs}
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of canonical weights, packed weights and all arenas, as allocated now."""
+        held = self._engine.weight_bytes + sum(s.arena_bytes for s in self._sessions if not s._closed)
+        return held + (layout.constant_bytes(self.plan) if self._engine.kind == "c" else 0)
+
+    def close(self) -> None:
+        """Free all sessions, the weights and the file."""
+        with self._lock:
+            sessions, self._sessions = self._sessions, []
+            for session in sessions:
+                session.close()
+            if sessions:
+                self._engine.close()
+                self._bundle.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        name: Any = self._bundle.manifest.name
+        return f"<tang_edge.Model {name!r} on {self.report.device} ({self.report.variant})>"

@@ -1,0 +1,274 @@
+"""What the WebGPU device needs of the driver: adapters, devices, errors, memory in segments, shader modules.
+
+``wgpu`` is imported on first use; without it there is simply no adapter, and the reason is said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tang_edge.bundle import format as fmt
+from tang_edge.bundle.layout import Region
+from tang_edge.errors import DeviceError
+from tang_edge.runtime.device import DeviceLost
+
+BUFFER_USAGE = 0x80 | 0x08 | 0x04  # STORAGE, COPY_DST, COPY_SRC
+UNIFORM_USAGE = 0x40 | 0x08  # UNIFORM, COPY_DST
+READ_USAGE = 0x01 | 0x08  # MAP_READ, COPY_DST
+MAX_GRID = 65_535
+
+_FEATURES = {"subgroups": "subgroup"}  # where wgpu spells a WebGPU feature in another way
+_BACKENDS = ("Vulkan", "Metal", "D3D12")  # better than OpenGL where one adapter is offered twice
+_TYPES = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter: wgpu's object, its name for people, and whether it computes on the CPU."""
+
+    handle: Any
+    name: str
+    is_cpu: bool
+
+
+def adapters() -> tuple[list[Adapter], str]:
+    """All usable adapters, best first, and the reason in words where there is none."""
+    try:
+        _runtime_dir()
+        import wgpu
+
+        found = list(wgpu.gpu.enumerate_adapters_sync())
+    except ImportError:
+        return [], "the package wgpu is not installed (pip install wgpu)"
+    except (OSError, RuntimeError, AttributeError) as error:
+        return [], f"wgpu cannot be used ({str(error)[:200]})"
+    ranked = sorted(found, key=_rank)
+    usable = [a for a in ranked if a.info.get("backend_type") in _BACKENDS] or ranked
+    return [
+        _adapter(a) for a in usable
+    ], "" if usable else "no WebGPU adapter (is a Vulkan driver installed?)"
+
+
+def _runtime_dir() -> None:
+    # without it some drivers complain on standard error at every start
+    if os.name == "posix" and not os.environ.get("XDG_RUNTIME_DIR"):
+        os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="tang-edge-run-")
+
+
+def _rank(adapter: Any) -> tuple[int, int]:
+    kind, backend = adapter.info.get("adapter_type", ""), adapter.info.get("backend_type", "")
+    return (
+        _TYPES.index(kind) if kind in _TYPES else len(_TYPES),
+        _BACKENDS.index(backend) if backend in _BACKENDS else len(_BACKENDS),
+    )
+
+
+def _adapter(handle: Any) -> Adapter:
+    info = handle.info
+    name = f"{info.get('device') or info.get('description') or 'unnamed'} ({info.get('backend_type', '?')})"
+    return Adapter(handle, name, info.get("adapter_type") == "CPU")
+
+
+def limit_name(name: str) -> str:
+    """A WebGPU limit as wgpu spells it: ``maxBufferSize`` and ``max_buffer_size`` are ``max-buffer-size``."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", name).replace("_", "-").lower()
+
+
+def lacks(adapter: Adapter, variant: fmt.Variant) -> str:
+    """Why the adapter cannot run the variant, in words; empty where it can."""
+    offered = adapter.handle.features
+    for feature in variant.features:
+        if _FEATURES.get(feature, feature) not in offered:
+            return f"it lacks the feature {feature}"
+    limits = {limit_name(k): v for k, v in adapter.handle.limits.items()}
+    for name, need in variant.limits.items():
+        have = limits.get(limit_name(name))
+        if have is None:
+            return f"it does not know the limit {name}"
+        if (have > need) if limit_name(name).startswith("min-") else (have < need):
+            return f"its {name} is {have}, the variant needs {need}"
+    return ""
+
+
+def open_device(adapter: Adapter, variant: fmt.Variant) -> Any:
+    """A new device with what the variant needs.
+
+    Raises:
+        DeviceError: the driver refuses.
+    """
+    limits = {limit_name(k): v for k, v in variant.limits.items() if not limit_name(k).startswith("min-")}
+    # constants and segments may exceed the guaranteed sizes where the adapter allows it
+    for name in ("max-buffer-size", "max-storage-buffer-binding-size"):
+        limits[name] = max(limits.get(name, 0), int(adapter.handle.limits[name]))
+    try:
+        import wgpu
+
+        # a device is made by a fresh adapter object each time: some drivers spend it on the first device
+        fresh = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info == adapter.handle.info]
+        return (fresh or [adapter.handle])[0].request_device_sync(
+            label="tang-edge",
+            required_features=[_FEATURES.get(f, f) for f in variant.features],
+            required_limits=limits,
+        )
+    except Exception as error:  # wgpu raises a dozen kinds here, and all mean that there is no device
+        raise DeviceError(
+            f"the driver gives no device ({_brief(error)})", where=adapter.name, remedy="Try device='c'."
+        ) from error
+
+
+def gpu_errors() -> tuple[type[Exception], ...]:
+    """The exceptions that wgpu raises for driver and validation errors."""
+    import wgpu
+
+    kinds: tuple[type[Exception], ...] = (wgpu.GPUError, wgpu.GPUPipelineError, RuntimeError)
+    return kinds
+
+
+def translate(error: Exception, where: str) -> DeviceError:
+    """One of wgpu's exceptions as ours."""
+    text = _brief(error)
+    if "lost" in text.lower() and "device" in text.lower():
+        return DeviceLost(f"the GPU device was lost ({text})", where=where)
+    if isinstance(error, MemoryError) or "out of memory" in text.lower():
+        return DeviceError(
+            f"out of GPU memory ({text})", where=where, remedy="Use smaller dimension values or device='c'."
+        )
+    return DeviceError(
+        f"the driver refused ({text})",
+        where=where,
+        remedy="Try device='c' or update the driver, and report this.",
+    )
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:800]
+
+
+def make_buffer(device: Any, size: int, usage: int, label: str) -> Any:
+    """A GPU buffer of at least ``size`` bytes (a multiple of 4).
+
+    Raises:
+        DeviceError: the driver has no room for it.
+    """
+    try:
+        return device.create_buffer(size=max(4, fmt.align_up(size, 4)), usage=usage, label=label)
+    except gpu_errors() as error:
+        raise translate(error, f"buffer {label} of {size} bytes") from error
+
+
+class Segments:
+    """Slots spread over GPU buffers of at most 128 MiB each (a slot never straddles; a larger one is alone).
+
+    Buffers grow to the largest sizes asked for and never shrink. WebGPU gives them zeroed.
+    """
+
+    def __init__(self, device: Any, label: str) -> None:
+        self._device = device
+        self._label = label
+        self.buffers: list[Any] = []
+
+    def fit(self, region: Region) -> bool:
+        """Make room for the region; whether buffers changed (everything bound to them must be made anew)."""
+        changed = False
+        for index, need in enumerate(segment_sizes(region)):
+            if index < len(self.buffers) and self.buffers[index].size >= need:
+                continue
+            buffer = make_buffer(self._device, need, BUFFER_USAGE, f"{self._label} {index}")
+            if index < len(self.buffers):
+                self.buffers[index].destroy()
+                self.buffers[index] = buffer
+            else:
+                self.buffers.append(buffer)
+            changed = True
+        return changed
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(int(b.size) for b in self.buffers)
+
+    def destroy(self) -> None:
+        """Free the buffers."""
+        for buffer in self.buffers:
+            buffer.destroy()
+        self.buffers = []
+
+
+def segment_places(region: Region) -> list[tuple[int, int]]:
+    """Of each slot, its segment and the byte offset in it."""
+    places, segment, at = [], 0, 0
+    for size in region.sizes:
+        if at and at + size > fmt.SEGMENT_BYTES:
+            segment, at = segment + 1, 0
+        places.append((segment, at))
+        at += size
+    return places
+
+
+def segment_sizes(region: Region) -> list[int]:
+    """Bytes of each segment."""
+    sizes: list[int] = []
+    for (segment, at), size in zip(segment_places(region), region.sizes, strict=True):
+        if segment == len(sizes):
+            sizes.append(0)
+        sizes[segment] = at + max(size, fmt.SLOT_ALIGN)
+    return sizes
+
+
+def split_source(text: str) -> dict[str, str]:
+    """The kernels of a WGSL member: what follows each ``//@kernel <id>`` line."""
+    result: dict[str, str] = {}
+    for section in re.split(r"(?m)^//@kernel[ \t]+", text)[1:]:
+        head, _, body = section.partition("\n")
+        result[head.strip()] = body
+    return result
+
+
+def shader_module(device: Any, code: str, label: str, unchecked: bool) -> Any:
+    """A shader module; without the driver's run-time checks if asked for and offered.
+
+    Unchecked modules are for kernels whose accesses are proven to be in bounds, of bundles that are trusted.
+    """
+    if unchecked:
+        module = _unchecked_module(device, code, label)
+        if module is not None:
+            return module
+    return device.create_shader_module(code=code, label=label)
+
+
+def _unchecked_module(device: Any, code: str, label: str) -> Any:
+    """wgpu-native's module without run-time checks, None where this wgpu does not offer it."""
+    try:
+        from wgpu.backends.wgpu_native import _api, ffi, lib
+
+        create = lib.wgpuDeviceCreateShaderModuleTrusted
+        text = ffi.new("char[]", code.encode())
+        name = ffi.new("char[]", label.encode())
+        source = ffi.new("WGPUShaderSourceWGSL *")
+        source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
+        source.code.data, source.code.length = text, len(code.encode())
+        descriptor = ffi.new("WGPUShaderModuleDescriptor *")
+        descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
+        descriptor.label.data, descriptor.label.length = name, len(label.encode())
+        handle = create(device._internal, descriptor, 0)
+        return _api.GPUShaderModule(label, handle, device) if handle != ffi.NULL else None
+    except (ImportError, AttributeError, TypeError):
+        return None
+
+
+def pack_params(values: Mapping[int, list[int]], align: int) -> tuple[dict[int, int], bytes]:
+    """Parameter lists laid out in one uniform buffer: the offset of each, and the bytes."""
+    offsets: dict[int, int] = {}
+    data = bytearray()
+    for key, numbers in values.items():
+        data += bytes(fmt.align_up(len(data), align) - len(data))
+        offsets[key] = len(data)
+        for number in numbers:
+            data += number.to_bytes(4, "little", signed=True)
+        data += bytes(fmt.align_up(len(data), 16) - len(data))
+    return offsets, bytes(data)

@@ -1,0 +1,98 @@
+"""Launches as data, and the recording of them into command encoders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tang_edge.bundle import format as fmt
+from tang_edge.runtime.host_arrays import Array
+
+if TYPE_CHECKING:
+    from tang_edge.wgsl.host import WebGpuEngine
+
+
+@dataclass(slots=True)
+class Launch:
+    """One dispatch, ready to be recorded."""
+
+    kernel: str
+    step: fmt.Step
+    pipeline: Any
+    grid: tuple[int, int, int]
+    group: Any = None
+
+
+@dataclass(slots=True)
+class Branch:
+    """A choice: the condition's buffer, offset and dtype, and the two programs."""
+
+    source: Any
+    offset: int
+    dtype: str
+    then: Program
+    orelse: Program
+
+
+Program = list["Launch | Branch"]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What a prepared call holds on the GPU."""
+
+    program: Program
+    uniform: Any
+    staging: Array
+    inputs: list[tuple[Any, int, int, int]] = field(default_factory=list)  # buffer, its offset, staging range
+    outputs: list[tuple[Any, int, int, int]] = field(default_factory=list)  # the same, the other way
+
+
+def launches_of(program: Program) -> list[Launch]:
+    """All launches of a program, both sides of every choice included."""
+    found: list[Launch] = []
+    for item in program:
+        found += [item] if isinstance(item, Launch) else launches_of(item.then) + launches_of(item.orelse)
+    return found
+
+
+class Recorder:
+    """Records dispatches and copies into one command encoder, until it is submitted."""
+
+    def __init__(self, engine: WebGpuEngine) -> None:
+        self._engine = engine
+        self._encoder: Any = None
+        self._pass: Any = None
+
+    def launch(self, launch: Launch) -> None:
+        """Record a dispatch."""
+        if self._pass is None:
+            self._pass = self._open().begin_compute_pass()
+        self._pass.set_pipeline(launch.pipeline)
+        self._pass.set_bind_group(0, launch.group)
+        self._pass.dispatch_workgroups(*launch.grid)
+
+    def copy(self, source: Any, offset: int, target: Any, to: int, size: int) -> None:
+        """Record a copy between buffers."""
+        encoder = self._open()
+        self._end_pass()
+        if size:
+            encoder.copy_buffer_to_buffer(source, offset, target, to, size)
+
+    def submit(self) -> None:
+        """Hand what was recorded to the queue."""
+        self._end_pass()
+        if self._encoder is not None:
+            encoder, self._encoder = self._encoder, None
+            self._engine.device.queue.submit([encoder.finish()])
+            self._engine.submissions += 1
+
+    def _open(self) -> Any:
+        if self._encoder is None:
+            self._encoder = self._engine.device.create_command_encoder()
+        return self._encoder
+
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            self._pass.end()
+            self._pass = None

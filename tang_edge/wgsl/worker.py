@@ -1,0 +1,338 @@
+"""The memory of one session on a WebGPU device, and the recording of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tang_edge.bundle import format as fmt
+from tang_edge.bundle import layout
+from tang_edge.bundle.expr import compile_expr
+from tang_edge.errors import BundleError, DeviceError
+from tang_edge.runtime import host_arrays
+from tang_edge.runtime.device import DeviceLost, Ready, Sizes, ports
+from tang_edge.runtime.host_arrays import Array
+from tang_edge.wgsl import gpu
+from tang_edge.wgsl.record import Branch, Launch, Prepared, Program, Recorder, launches_of
+
+if TYPE_CHECKING:
+    from tang_edge.wgsl.host import WebGpuEngine
+
+Steps = Sequence[fmt.Step | fmt.IfStep]
+
+
+class WebGpuWorker:
+    """The arena of one session on a WebGPU device."""
+
+    def __init__(self, engine: WebGpuEngine) -> None:
+        self._engine = engine
+        self._sizes = Sizes(self._drop)
+        self._held: dict[tuple[int, ...], Prepared] = {}
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self._epoch = self._engine.epoch
+        self._arena = gpu.Segments(self._engine.device, "arena")
+        self._read: Any = None
+        self._places: list[tuple[int, int]] = []
+
+    def _drop(self, ready: Ready) -> None:
+        self._held.pop(ready.dims).uniform.destroy()
+
+    def _fit(self, dims: Mapping[str, int]) -> None:
+        """Make the arena large enough, and check that all buffers lie in their slots."""
+        variant = self._engine.variant
+        if self._epoch != self._engine.epoch:
+            self._sizes.clear()
+            self._fresh()
+        region = layout.region(variant.slots, dims, variant.id)
+        packed = layout.region(variant.packed_slots, {}, variant.id)
+        layout.check_slots(variant, dims, region, packed)
+        if self._arena.fit(region):
+            self._sizes.clear()
+        self._places = gpu.segment_places(region)
+
+    def prepare(self, dims: Mapping[str, int]) -> Ready:
+        """The prepared call; the arena grows where these sizes need more than any before."""
+        engine = self._engine
+        with engine.lock:
+            found = self._sizes.get(tuple(dims.values())) if self._epoch == engine.epoch else None
+            if found is not None:
+                return found
+            self._fit(dims)
+            program, uniform = self._program(engine.variant.steps, dims, prologue=False)
+            held = Prepared(program, uniform, np.zeros(0, np.uint8))
+            starts = self._stage(held, dims)
+            key = tuple(dims.values())
+
+            def place(buffer: fmt.Buffer, size: layout.Extent) -> Array:
+                return host_arrays.view(held.staging, starts[buffer.id], size)
+
+            ready = ports(engine.plan, engine.variant, dims, place, lambda: self._call(held))
+            self._held[key] = held
+            self._sizes.put(ready)
+            return ready
+
+    def _stage(self, held: Prepared, dims: Mapping[str, int]) -> dict[int, int]:
+        """Host memory through which inputs and outputs pass; where each buffer starts in it."""
+        starts: dict[int, int] = {}
+        at = 0
+        held.inputs.clear()
+        held.outputs.clear()
+        for buffer in self._engine.variant.buffers.values():
+            if buffer.kind not in ("input", "output"):
+                continue
+            starts[buffer.id] = at
+            size = fmt.align_up(layout.evaluate_size(buffer.bytes, dims, buffer.name), 4)
+            source, offset = self.locate(buffer)
+            (held.inputs if buffer.kind == "input" else held.outputs).append((source, offset, at, at + size))
+            at = fmt.align_up(at + size, fmt.ALIGN)
+        held.staging = host_arrays.allocate(at, self._engine.variant.id)
+        return starts
+
+    def locate(self, buffer: fmt.Buffer) -> tuple[Any, int]:
+        """The GPU buffer and byte offset where a buffer of the plan lies."""
+        engine = self._engine
+        if buffer.kind == "constant":
+            return engine.constants[buffer.id], 0
+        if buffer.kind == "packed":
+            segment, offset = engine.packed_places[buffer.slot or 0]
+            return engine.packed.buffers[segment], offset
+        segment, offset = self._places[buffer.slot or 0]
+        return self._arena.buffers[segment], offset
+
+    def _program(self, steps: Steps, dims: Mapping[str, int], *, prologue: bool) -> tuple[Program, Any]:
+        """The launches of the steps, and the uniform buffer that holds their parameters."""
+        pending: list[tuple[Launch, fmt.Dispatch]] = []
+        program = self._walk(steps, dims, prologue, pending)
+        params = {
+            i: [_int32(compile_expr(p)(dims), launch) for p in dispatch.params]
+            for i, (launch, dispatch) in enumerate(pending)
+            if dispatch.params
+        }
+        device = self._engine.device
+        align = max(fmt.SLOT_ALIGN, int(device.limits["min-uniform-buffer-offset-alignment"]))
+        offsets, data = gpu.pack_params(params, align)
+        uniform = gpu.make_buffer(device, max(16, len(data)), gpu.UNIFORM_USAGE, "params")
+        try:
+            if data:
+                device.queue.write_buffer(uniform, 0, data)
+            for i, (launch, dispatch) in enumerate(pending):
+                launch.group = self._group(launch, dispatch, dims, uniform, offsets.get(i))
+        except gpu.gpu_errors() as error:
+            raise gpu.translate(error, f"{self._engine.variant.id}: bindings") from error
+        return program, uniform
+
+    def _walk(
+        self,
+        steps: Steps,
+        dims: Mapping[str, int],
+        prologue: bool,
+        pending: list[tuple[Launch, fmt.Dispatch]],
+    ) -> Program:
+        program: Program = []
+        for step in steps:
+            if isinstance(step, fmt.IfStep):
+                buffer = self._engine.variant.buffers[step.cond]
+                source, offset = self.locate(buffer)
+                then = self._walk(step.then, dims, prologue, pending)
+                orelse = self._walk(step.orelse, dims, prologue, pending)
+                program.append(Branch(source, offset, buffer.dtype, then, orelse))
+                continue
+            for dispatch in self._engine.alternate(step, prologue).dispatches:
+                index = -1 - step.index if prologue else step.index
+                pipeline, _ = self._engine.pipeline(dispatch.kernel, index)
+                launch = Launch(dispatch.kernel, step, pipeline, _grid(dispatch, dims, step))
+                if 0 not in launch.grid:
+                    program.append(launch)
+                    pending.append((launch, dispatch))
+        return program
+
+    def _group(
+        self,
+        launch: Launch,
+        dispatch: fmt.Dispatch,
+        dims: Mapping[str, int],
+        uniform: Any,
+        params: int | None,
+    ) -> Any:
+        entries = []
+        for binding, arg in enumerate(dispatch.args):
+            buffer = self._engine.variant.buffers[arg]
+            source, offset = self.locate(buffer)
+            size = max(4, fmt.align_up(layout.evaluate_size(buffer.bytes, dims, buffer.name), 4))
+            resource = {"buffer": source, "offset": offset, "size": size}
+            entries.append({"binding": binding, "resource": resource})
+        if params is not None:
+            size = fmt.align_up(4 * len(dispatch.params), 16)
+            resource = {"buffer": uniform, "offset": params, "size": size}
+            entries.append({"binding": len(dispatch.args), "resource": resource})
+        bindings = self._engine.pipelines[launch.kernel][1]
+        return self._engine.device.create_bind_group(layout=bindings, entries=entries, label=launch.kernel)
+
+    def _call(self, held: Prepared) -> None:
+        """Upload the inputs, run everything, bring the outputs back."""
+        engine = self._engine
+        with engine.lock:
+            if self._epoch != engine.epoch:
+                raise DeviceLost("the GPU device was lost and is a new one now", where=engine.variant.id)
+            recorder = Recorder(engine)
+            try:
+                self._write(held)
+                self._record(recorder, held.program)
+                self._bring(recorder, held)
+            except gpu.gpu_errors() as error:
+                raise self._explain(error, held.program) from error
+
+    def _write(self, held: Prepared) -> None:
+        queue = self._engine.device.queue
+        for target, offset, start, stop in held.inputs:
+            queue.write_buffer(target, offset, held.staging[start:stop])
+
+    def _record(self, recorder: Recorder, program: Program) -> None:
+        for item in program:
+            if isinstance(item, Launch):
+                recorder.launch(item)
+                continue
+            recorder.copy(item.source, item.offset, self._reader(4), 0, 4)
+            recorder.submit()
+            value = self._map(4)[:4].view(fmt.DTYPES[item.dtype])[0]
+            self._record(recorder, item.then if value != 0 else item.orelse)
+
+    def _bring(self, recorder: Recorder, held: Prepared) -> None:
+        total = sum(stop - start for *_, start, stop in held.outputs)
+        reader, at = self._reader(total), 0
+        for source, offset, start, stop in held.outputs:
+            recorder.copy(source, offset, reader, at, stop - start)
+            at += stop - start
+        recorder.submit()
+        data, at = self._map(total), 0
+        for *_, start, stop in held.outputs:
+            held.staging[start:stop] = data[at : at + stop - start]
+            at += stop - start
+
+    def _reader(self, size: int) -> Any:
+        """The read-back buffer, grown to ``size`` bytes."""
+        if self._read is None or self._read.size < size:
+            if self._read is not None:
+                self._read.destroy()
+            self._read = gpu.make_buffer(self._engine.device, size, gpu.READ_USAGE, "read-back")
+        return self._read
+
+    def _map(self, size: int) -> Array:
+        """The first bytes of the read-back buffer, when the GPU is done."""
+        if size == 0:
+            return np.zeros(0, np.uint8)
+        self._read.map_sync(1, 0, size)
+        try:
+            return np.frombuffer(self._read.read_mapped(0, size), np.uint8)
+        finally:
+            self._read.unmap()
+
+    def _explain(self, error: Exception, program: Program) -> DeviceError:
+        """The error as ours; where it is not the device itself, with the kernel and step that cause it."""
+        variant = self._engine.variant.id
+        known = gpu.translate(error, variant)
+        if isinstance(known, DeviceLost):
+            return known
+        for launch in launches_of(program):
+            try:
+                recorder = Recorder(self._engine)
+                recorder.launch(launch)
+                recorder.submit()
+            except gpu.gpu_errors() as again:
+                where = f"{variant}: kernel {launch.kernel}, step {launch.step.index} ({launch.step.name})"
+                return gpu.translate(again, where)
+        return known
+
+    def upload(self, ready: Ready) -> None:
+        """Write the staged inputs to the device."""
+        with self._engine.lock:
+            try:
+                self._write(self._held[ready.dims])
+            except gpu.gpu_errors() as error:
+                raise gpu.translate(error, self._engine.variant.id) from error
+
+    def run_range(self, ready: Ready, first: int, last: int) -> None:
+        """Run the steps with indices in [first, last); an 'if' around them reads its condition again."""
+        variant = self._engine.variant
+        dims = dict(zip((d.name for d in self._engine.plan.dims), ready.dims, strict=True))
+        self.run_steps(_within(variant.steps, first, last if last >= 0 else 2**31), dims)
+
+    def run_steps(self, steps: Steps, dims: Mapping[str, int], *, prologue: bool = False) -> None:
+        """Run a list of steps once, without inputs or outputs."""
+        with self._engine.lock:
+            self._fit(dims)
+            program, uniform = self._program(steps, dims, prologue=prologue)
+            try:
+                recorder = Recorder(self._engine)
+                self._record(recorder, program)
+                recorder.submit()
+            except gpu.gpu_errors() as error:
+                raise self._explain(error, program) from error
+            finally:
+                uniform.destroy()
+
+    def read(self, ready: Ready, writes: fmt.Writes) -> Array:
+        """A copy of what a step wrote."""
+        engine = self._engine
+        dims = dict(zip((d.name for d in engine.plan.dims), ready.dims, strict=True))
+        buffer = engine.variant.buffers[writes.buffer]
+        size = layout.extent(buffer, dims, writes)
+        total = fmt.align_up(size.bytes, 4)
+        with engine.lock:
+            self._fit(dims)
+            source, offset = self.locate(buffer)
+            recorder = Recorder(engine)
+            try:
+                recorder.copy(source, offset, self._reader(total), 0, total)
+                recorder.submit()
+                return host_arrays.view(self._map(total), 0, size).copy()
+            except gpu.gpu_errors() as error:
+                raise gpu.translate(error, engine.variant.id) from error
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena's buffers."""
+        return self._arena.bytes
+
+    def close(self) -> None:
+        """Free the buffers."""
+        with self._engine.lock:
+            self._sizes.clear()
+            self._arena.destroy()
+            if self._read is not None:
+                self._read.destroy()
+                self._read = None
+
+
+def _grid(dispatch: fmt.Dispatch, dims: Mapping[str, int], step: fmt.Step) -> tuple[int, int, int]:
+    x, y, z = (layout.evaluate_size(e, dims, f"step {step.name}: grid") for e in dispatch.grid)
+    if max(x, y, z) > gpu.MAX_GRID:
+        raise BundleError(
+            f"a grid of {x} x {y} x {z} workgroups exceeds {gpu.MAX_GRID}",
+            where=f"step {step.name}, kernel {dispatch.kernel}",
+            remedy="Pack the model again.",
+        )
+    return x, y, z
+
+
+def _int32(value: int, launch: Launch) -> int:
+    if not -(2**31) <= value < 2**31:
+        raise BundleError(f"a parameter is {value}, beyond 32 bits", where=f"kernel {launch.kernel}")
+    return value
+
+
+def _within(steps: Steps, first: int, last: int) -> list[fmt.Step | fmt.IfStep]:
+    """The steps in the range; an 'if' stays if a child does, with the children in the range."""
+    kept: list[fmt.Step | fmt.IfStep] = []
+    for step in steps:
+        if isinstance(step, fmt.IfStep):
+            then, orelse = _within(step.then, first, last), _within(step.orelse, first, last)
+            if then or orelse:
+                kept.append(fmt.IfStep(step.index, step.cond, tuple(then), tuple(orelse), step.end))
+        elif first <= step.index < last:
+            kept.append(step)
+    return kept
