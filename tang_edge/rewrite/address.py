@@ -97,3 +97,54 @@ def _mixed_radix(strides: dict[Var, Expr]) -> bool:
 def divides(e: Expr) -> bool:
     """True when e holds a floor division or a remainder."""
     return any(isinstance(a, (Div, Mod)) for a in affine.atoms(e))
+
+
+# ---------------------------------------------------------------- inverse of a view that splits axes
+
+
+def invert(coords: Sequence[Expr], axes: Sequence[Var], targets: Sequence[Var]) -> dict[Var, Expr] | None:
+    """The axes as affine functions of the targets, where target k = coords[k](axes) and each coord is one digit of an axis.
+
+    v = Σ a_i * t_i  when the targets are the digits (v // a_i) % n_i of v, a_0 = 1, a_(i+1) = a_i * n_i, and they use v up.
+    None where the coords are anything else.
+    """
+    digits: dict[Var, list[tuple[int, Var]]] = {a: [] for a in axes}
+    for e, t in zip(coords, targets, strict=True):
+        if t.extent.constant == 1:
+            continue
+        found = _digit(e)
+        if found is None or found[0] not in digits:
+            return None
+        digits[found[0]].append((found[1], t))
+    out: dict[Var, Expr] = {}
+    for v, parts in digits.items():
+        total, weight = affine.const(0), affine.const(1)
+        for a, t in sorted(parts, key=lambda p: p[0]):
+            if weight is not affine.const(a):
+                return None
+            total, weight = total + affine.as_expr(t) * a, weight * t.extent
+        if weight is not v.extent:
+            return None
+        out[v] = total
+    return out
+
+
+def _digit(e: Expr) -> tuple[Var, int] | None:
+    """(v, a) when e is v, v // a, v % n or (v // a) % n."""
+    if len(e.terms) != 1 or e.terms[0][1] != 1 or len(e.terms[0][0]) != 1:
+        return None
+    atom = e.terms[0][0][0]
+    match atom:
+        case Var():
+            return atom, 1
+        case Mod():
+            return _digit(atom.e)
+        case Div():
+            inner = _digit(atom.e)
+            return (
+                None
+                if inner is None or isinstance(atom.e.terms[0][0][0], Mod)
+                else (inner[0], inner[1] * atom.k)
+            )
+        case _:
+            return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tang_edge.ir import scalar
 from tang_edge.ir.scalar import Const, Op, Read
 from tang_edge.ir.tensor import Bind
-from tang_edge.rewrite.address import divides, is_bijection
+from tang_edge.rewrite.address import divides, invert, is_bijection
 from tang_edge.rewrite.concat import is_concat
 from tang_edge.rewrite.cost import COST, Site, nodes, op_count, point_cost, sites_of, size
 from tang_edge.rewrite.graph import tensors_read
@@ -32,10 +32,11 @@ class FusionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The verdict and its reason, for `explain`."""
+    """The verdict and its reason, for `explain`. `reaxis`: the reader must take the producer's axes (`inline.reaxis`)."""
 
     fuse: bool
     reason: str
+    reaxis: bool = False
 
     def __bool__(self) -> bool:
         return self.fuse
@@ -100,7 +101,11 @@ def _reduction(producer: Bind, readers: Sequence[Bind]) -> Decision:
     if is_gather(found[0].read) or not is_bijection(view.coords, producer.type.shape, consumer.axes):
         return no("some elements would be computed more than once")
     if any(divides(e) for e in view.coords):
-        return no("the reduction would run on axes that need division: see `reaxis`")
+        if consumer.store is not None or invert(view.coords, consumer.axes, producer.axes) is None:
+            return no("the reduction would run on axes that need division")
+        return Decision(
+            True, "epilogue of a reduction, stored through the inverse of the reader's view", True
+        )
     return yes("epilogue of a reduction, each element used once")
 
 

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 
 from tang_edge.ir.tensor import Program
 from tang_edge.rewrite.concat import is_concat
+from tang_edge.rewrite.constants import is_prologue
 from tang_edge.rewrite.decide import Decision, FusionLimits, can_fuse, has_reduction, no
 from tang_edge.rewrite.graph import Graph, tensors_read
-from tang_edge.rewrite.inline import substitute
+from tang_edge.rewrite.inline import reaxis, substitute
 
 
 def fuse(program: Program, limits: FusionLimits | None = None) -> Program:
@@ -30,6 +31,7 @@ class _Fusion:
     def __init__(self, graph: Graph, limits: FusionLimits) -> None:
         self.graph = graph
         self.limits = limits
+        self.prologue = is_prologue(graph.source)
 
     def run(self, slots: Iterable[int]) -> None:
         self.always(slots)
@@ -73,9 +75,15 @@ class _Fusion:
 
     def try_fuse(self, slot: int, *, again: bool) -> bool:
         graph, bind = self.graph, self.graph.binds[slot]
-        if not self.decide(slot, again=again):
+        decision = self.decide(slot, again=again)
+        if not decision:
             return False
         self.homes = graph.readers(bind.name)
+        if decision.reaxis:
+            alloc, fused = reaxis(bind, graph.binds[self.homes[0]])
+            graph.insert_before(self.homes[0], alloc)
+            graph.replace(self.homes[0], fused)
+            return True
         for r in self.homes:
             graph.replace(r, substitute(bind, graph.binds[r]))
         return True
@@ -87,9 +95,14 @@ class _Fusion:
         readers = graph.readers(bind.name)
         if not all(graph.visible(slot, r) for r in readers):
             return no("read outside its branch")
+        if bind.name in self.prologue and any(graph.binds[r].name not in self.prologue for r in readers):
+            return no("runs once, when the bundle is loaded")
         if is_concat(bind.expr) and self.stored_in_place(slot):
             return no("a concatenation whose pieces are written in place")
-        return can_fuse(bind, [graph.binds[r] for r in readers], self.limits, again=again)
+        decision = can_fuse(bind, [graph.binds[r] for r in readers], self.limits, again=again)
+        if decision.reaxis and (graph.scopes[readers[0]] or graph.scopes[slot]):
+            return no("only outside branches: the results of a branch are binds")
+        return decision
 
     def stored_in_place(self, slot: int) -> bool:
         """Some piece is made by a reduction, or the concatenation is read by a reduction or by several binds."""

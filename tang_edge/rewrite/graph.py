@@ -46,7 +46,7 @@ class Graph:
         self.constants: dict[str, Constant] = {c.name: c for c in program.constants}
         self._readers: dict[str, dict[int, None]] = {}
         self._producers: dict[str, int] = {}
-        self._before: dict[int, list[Item]] = {}
+        self._before: dict[int, list[object]] = {}
         self._count = 0
         self._tree = self._load(program.items, ())
         for slot in self.binds:
@@ -116,8 +116,15 @@ class Graph:
         del self.binds[slot]
 
     def insert_before(self, slot: int, item: Alloc | Bind) -> None:
-        """Put an item in front of a slot, in the slot's scope (visible to passes only after `program()`)."""
-        self._before.setdefault(slot, []).append(item)
+        """Put an item in front of a slot, in the slot's scope. Slots of inserted binds are greater than all others."""
+        if isinstance(item, Bind):
+            new, self._count = self._count, self._count + 1
+            self.binds[new], self.scopes[new] = item, self.scopes[slot]
+            self._index(new)
+            self._before.setdefault(slot, []).append(new)
+        else:
+            self.allocs[item.name] = item
+            self._before.setdefault(slot, []).append(item)
         self.types[item.name] = item.type
 
     def program(self) -> Program:
@@ -128,7 +135,7 @@ class Graph:
         out: list[Item] = []
         for node in tree:
             if isinstance(node, int):
-                out.extend(self._before.get(node, ()))
+                out.extend(self._items(self._before.get(node, ())))
                 if node in self.binds:
                     out.append(self.binds[node])
             elif isinstance(node, tuple):

@@ -15,7 +15,9 @@ from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Expr, Opaque
 from tang_edge.ir.dtype import boolean, i64
 from tang_edge.ir.scalar import Const, Read, Scalar
-from tang_edge.ir.tensor import Bind
+from tang_edge.ir.tensor import Alloc, Bind, Store
+from tang_edge.rewrite.address import invert
+from tang_edge.rewrite.cost import sites_of
 from tang_edge.rewrite.graph import merged_origins
 from tang_edge.rewrite.simplify import simplify, simplify_bind
 
@@ -25,6 +27,24 @@ def substitute(producer: Bind, consumer: Bind) -> Bind:
     expr = replace_reads(consumer.expr, {producer.name: producer})
     origin = merged_origins(producer.origin, consumer.origin)
     return simplify_bind(replace(consumer, expr=expr, origin=origin))
+
+
+def reaxis(producer: Bind, consumer: Bind) -> tuple[Alloc, Bind]:
+    """The consumer on the producer's axes, with the producer's expression in it, stored where the consumer's elements go.
+
+    C[i] = f(P[i // 4, i % 4], D[i])   ->   alloc C ; C[4*a + b] = f(body(a, b), D[4*a + b])
+    """
+    (site,) = sites_of(consumer.expr, producer.name)
+    where = invert(site.read.view.coords, consumer.axes, producer.axes)
+    assert where is not None, "can_fuse checked that the view can be inverted"
+    moved = replace(
+        consumer,
+        name=producer.name,
+        axes=producer.axes,
+        expr=scalar.substitute(consumer.expr, where),
+        store=Store(consumer.name, tuple(where[a] for a in consumer.axes)),
+    )
+    return Alloc(consumer.name, consumer.type), substitute(producer, moved)
 
 
 def replace_reads(x: Scalar, producers: dict[str, Bind]) -> Scalar:

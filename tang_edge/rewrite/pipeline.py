@@ -6,10 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tang_edge.ir.tensor import Program
+from tang_edge.ir.verify import verify as verify_program
+from tang_edge.rewrite.constants import hoist
 from tang_edge.rewrite.dead import drop_dead
 from tang_edge.rewrite.fuse import fuse
+from tang_edge.rewrite.integers import integer_sums
+from tang_edge.rewrite.linear import merge_linear
 from tang_edge.rewrite.literals import inline_literals
 from tang_edge.rewrite.names import canonical_axes
+from tang_edge.rewrite.regions import store_in_place
 from tang_edge.rewrite.simplify import simplify_program
 from tang_edge.rewrite.views import compose_views
 
@@ -28,14 +33,15 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify", "scalar equations, affine indices, proved guards", simplify_program),
     Pass("dead", "drop what no output needs", drop_dead),
     Pass("views", "views composed into their readers", compose_views),
+    Pass("integers", "sums of dequantised products in integers", integer_sums),
+    Pass("dead-2", "dequantising binds that nothing reads any more", drop_dead),
     Pass("fuse", "producers substituted into their readers", fuse),
-    Pass("dead-2", "drop what fusion left without readers", drop_dead),
+    Pass("linear", "constant scales and offsets merged, scales into weights", merge_linear),
+    Pass("hoist", "constant-only parts become prologue binds", hoist),
+    Pass("dead-3", "drop what no output needs", drop_dead),
+    Pass("regions", "concatenations written in place", store_in_place),
     Pass("names", "canonical axis names", canonical_axes),
 )
-
-
-def check(program: Program) -> None:
-    """Every tensor read is bound."""
 
 
 Observer = Callable[[Pass, Program, Program], None]
@@ -49,7 +55,7 @@ def optimize(program: Program, *, observe: Observer | None = None, verify: bool 
     for p in PASSES:
         after = p.fn(program)
         if verify:
-            check(after)
+            verify_program(after)
         if observe is not None:
             observe(p, program, after)
         program = after

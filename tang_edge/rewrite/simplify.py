@@ -13,11 +13,12 @@ from functools import lru_cache
 import numpy as np
 
 from tang_edge.ir import affine, scalar
-from tang_edge.ir.affine import Atom, Expr, Opaque, Var
+from tang_edge.ir.affine import Atom, Expr, Mod, Opaque, Var
 from tang_edge.ir.dtype import DType, Kind
 from tang_edge.ir.ops import CAST, OPS
 from tang_edge.ir.scalar import Const, Get, Idx, Op, Read, Scalar
 from tang_edge.ir.tensor import Bind, Item, Program, map_items
+from tang_edge.rewrite.address import joined
 from tang_edge.rewrite.algebra import BY_ROOT
 from tang_edge.rewrite.indices import fold_index, index, plain
 
@@ -61,7 +62,10 @@ def simplify(x: Scalar) -> Scalar:
 
 def visit_expr(e: Expr) -> Expr:
     """e with the scalars in its computed coordinates simplified; those that do not depend on data become affine."""
-    if not any(isinstance(a, Opaque) for a in affine.atoms(e)):
+    inside = affine.atoms(e)
+    if any(isinstance(a, Mod) for a in inside):
+        e = joined(e)
+    if not any(isinstance(a, Opaque) for a in inside):
         return e
 
     def leaf(a: Atom) -> Expr | None:
