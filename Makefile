@@ -13,7 +13,8 @@ DEMO := .venv-demo
 MODEL := ppocr-cls
 ARGS :=
 TESTS := tests
-WHEEL := dist/tang_edge-0.1.0-py3-none-any.whl
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tang_edge/__init__.py)
+WHEEL := dist/tang_edge-$(VERSION)-py3-none-any.whl
 ACCEPTANCE := go2-policy reachy-fk reachy-fk-dynamic reachy-ik reachy-fk-int8 ppocr-cls ppocr-det ppocr-rec \
   ddddocr-det oww-melspec oww-embedding oww-jarvis
 SOURCES := $(shell find tang_edge -type f -not -name '*.pyc') pyproject.toml README.md LICENSE

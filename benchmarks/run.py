@@ -199,6 +199,8 @@ def _load(model: str, feeds: list[Any], plan: Plan, stack: ExitStack, result: di
             result["problems"].append(f"{type(problem).__name__}: {problem}")
             continue
         stack.callback(side.close)
+        if isinstance(side, TangEdge):
+            result.setdefault("ours", {})[side.name] = side.about
         sides.append(side)
     return sides
 

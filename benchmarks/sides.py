@@ -84,6 +84,15 @@ class TangEdge:
 
         self.name = f"tang-{device}" + (f"-{threads}" if device == "c" else "")
         self._model = tang_edge.load(str(bundle), device=device, threads=threads, trust=True)
+        report = self._model.report
+        if report.device != device:
+            raise SideError(f"asked tang-edge for {device}, it took {report.device}: {report.why}")
+        self.about = {
+            "adapter": report.adapter,
+            "variant": report.variant,
+            "self_test": report.self_test.outcome,
+            "demotions": len(report.demotions),
+        }
         self._feeds = [dict(feed) for feed in feeds]
         self._outputs: list[Any] = []
 

@@ -23,7 +23,7 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 TABLE = Path(__file__).with_name("models.toml")
@@ -228,16 +228,13 @@ def main(argv: list[str] | None = None) -> int:
         chosen = choose(read_table(), options.names or (["all"] if options.list else []))
         rows = []
         for model in chosen:
-            row = {"name": model.name, "file": str(options.dest / model.file), "licence": model.licence}
-            row |= {"what": model.what, "packages": list(model.packages), "sha256": model.sha256}
+            file = str(options.dest / model.file)
             if not options.list:
                 fetch(model, options.dest, options.cache or default_cache())
-            rows.append(row)
+            rows.append({**asdict(model), "file": file})
             if not options.json:
-                print(
-                    f"{model.name:20} {model.licence:14} {model.what}" if options.list else row["file"],
-                    flush=True,
-                )
+                row = f"{model.name:20} {model.licence:14} {model.what}" if options.list else file
+                print(row, flush=True)
     except FetchError as problem:
         print(f"fetch_models: {problem}", file=sys.stderr)
         return 1

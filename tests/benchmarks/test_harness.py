@@ -181,17 +181,19 @@ def test_the_whole_run_with_a_stand_in(
 ) -> None:
     """The command line end to end; ONNX Runtime stands in for tang-edge."""
 
-    def stand_in(bundle: Path, feeds: Any, device: str, threads: int) -> Any:
-        side = sides.OrtCpu(bundle, feeds, threads)
-        side.name = f"tang-{device}-{threads}"
-        return side
+    class StandIn(sides.OrtCpu):
+        about: dict[str, Any] = {"adapter": "none"}  # noqa: RUF012 (never changed)
+
+        def __init__(self, bundle: Path, feeds: Any, device: str, threads: int) -> None:
+            super().__init__(bundle, feeds, threads)
+            self.name = f"tang-{device}-{threads}"
 
     def copy(model: Path, bundle: Path, extra: Any) -> float:
         bundle.write_bytes(model.read_bytes())
         return 0.5
 
     monkeypatch.setenv("TANG_EDGE_MODELS", str(tmp_path))
-    monkeypatch.setattr(run, "TangEdge", stand_in)
+    monkeypatch.setattr(run, "TangEdge", StandIn)
     monkeypatch.setattr(run, "pack", copy)
     out = tmp_path / "out.json"
     arguments = ["--models", "go2-policy", "--quick", "--no-webgpu", "--threads", "1", "--json", str(out)]

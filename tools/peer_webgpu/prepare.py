@@ -98,7 +98,7 @@ def probe_model() -> bytes:
         return bytes([number << 3 | 2, len(payload)]) + payload
 
     shape = field(1, field(1, 4))  # one dimension of 4
-    tensor = field(2, field(1, field(1, 1) + field(2, shape)))  # type: tensor of float with that shape
+    tensor = field(2, field(1, field(1, 1) + field(2, shape)))  # a tensor of floats with that shape
     node = field(1, b"x") + field(1, b"x") + field(2, b"y") + field(4, b"Add")
     graph = (
         field(1, node)
