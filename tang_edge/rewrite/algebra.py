@@ -91,7 +91,7 @@ def sub_neg(x: Term, y: Term) -> tuple[Term, Term]:
 
 @rule("-(-x) = x")
 def neg_neg(x: Term) -> tuple[Term, Term]:
-    return -(-x), x
+    return term("neg", -x), x
 
 
 @rule("x ** 1 = x")
@@ -109,8 +109,8 @@ def abs_abs(x: Term) -> tuple[Term, Term]:
     return term("abs", term("abs", x)), term("abs", x)
 
 
-@rule("abs(-x) = abs(x)")
-def abs_neg(x: Term) -> tuple[Term, Term]:
+@rule("abs(-x) = abs(x) (floats)")
+def abs_neg(x: Float) -> tuple[Term, Term]:
     return term("abs", -x), term("abs", x)
 
 

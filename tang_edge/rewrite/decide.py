@@ -115,8 +115,11 @@ def _again(producer: Bind, found: Sequence[tuple[Bind, Site]]) -> Decision:
     Inside a reduction the operand should be a plain load: only recomputation that is free is accepted there.
     """
     elements = size(producer.axes)
-    in_lifts = sum(size(r.axes) * size(s.bound) for r, s in found if s.bound)
-    if in_lifts > elements * 1.001 and not _nearly_free(producer):
+    in_lifts: dict[str, float] = {}
+    for r, s in found:
+        if s.bound:
+            in_lifts[r.name] = in_lifts.get(r.name, 0) + size(r.axes) * size(s.bound)
+    if max(in_lifts.values(), default=0) > elements * 1.001 and not _nearly_free(producer):
         return no("an operand of a reduction that uses each element many times is stored once")
     evaluations = sum(size(r.axes) * size(s.bound) for r, s in found)
     cost = point_cost(producer.expr)
