@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from pathlib import Path
 
 if not os.environ.get("XDG_RUNTIME_DIR"):
     os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="tang-edge-test-run-")  # mkdtemp makes it 0700
 os.environ.setdefault("TANG_EDGE_CONFIG", tempfile.mkdtemp(prefix="tang-edge-test-config-"))
+
+sys.path.append(str(Path(__file__).parent / "runtime"))  # for the hand-written bundles of tangkit

@@ -54,7 +54,7 @@ def _walk(expr: object, names: Collection[str], where: str, depth: int, count: l
             raise BundleError(f"unknown dimension {expr[:60]!r}", where=where)
         return
     if not isinstance(expr, (list, tuple)) or not expr or not isinstance(expr[0], str):
-        raise BundleError(f"not a size expression: {str(type(expr).__name__)}", where=where)
+        raise BundleError(f"not a size expression: {type(expr).__name__}", where=where)
     op, args = expr[0], expr[1:]
     _check_arity(op, args, where)
     for arg in args:

@@ -70,7 +70,10 @@ def write(
         BundleError: the plan does not fit its schema, or a member is missing or oversized.
     """
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    except OSError as error:
+        raise BundleError(f"cannot be written ({error.strerror or error})", where=str(target)) from error
     try:
         with os.fdopen(handle, "w+b") as file:
             out = _Output(file)

@@ -74,6 +74,8 @@ class CEngine:
         self.library = Library(library)
         self._choice = np.zeros(max(1, len(fmt.flatten(variant.steps))), np.uint8)
         self._pool = self.library.pool_new(threads) if threads > 1 else None
+        if self._pool:  # a model that nobody closes must not keep its threads
+            self._end_pool = weakref.finalize(self, self.library.pool_free, self._pool)
         self.pool_lock = threading.Lock()
         region = layout.region(variant.packed_slots, {}, variant.id)
         self.least = {d.name: fmt.align_up(d.min, d.multiple) for d in self.plan.dims}
@@ -131,6 +133,8 @@ class CEngine:
 
     def forget_pool(self) -> None:
         """In a forked child: the threads of the pool are not there any more."""
+        if self._pool:
+            self._end_pool.detach()
         self._pool = None
         self.pool_lock = threading.Lock()
 
@@ -166,7 +170,7 @@ class CEngine:
         with self.pool_lock:
             pool, self._pool = self._pool, None
             if pool:
-                self.library.pool_free(pool)
+                self._end_pool()
 
 
 _engines: weakref.WeakSet[CEngine] = weakref.WeakSet()

@@ -164,19 +164,23 @@ def _processor() -> str:
     return f"{platform.machine()} processor, {os.cpu_count() or 1} cores"
 
 
-def nowhere(bundle: Bundle, device: str, trust: Trust, search: Search, errors: list[TangError]) -> TangError:
+def nowhere(
+    bundle: Bundle, device: str, trust: Trust, search: Search, errors: list[DeviceError]
+) -> TangError:
     """The error to raise when no candidate is left, with all the reasons and what to do."""
-    reasons = "; ".join([*search.passed_over, *(str(e) for e in errors)])
+    if errors and len(search.passed_over) == 1:
+        return errors[0]
+    reasons, where = "; ".join(search.passed_over), str(bundle.path)
+    if errors:
+        return DeviceError(f"no device can run this bundle: {reasons}", where=where, remedy=errors[0].remedy)
     has_c = any(v.backend == "c" for v in bundle.plan.variants)
     if has_c and device != "webgpu" and not trust.granted:
         return BundleError(
             f"cannot run here: {reasons}",
-            where=str(bundle.path),
+            where=where,
             remedy="Load it with trust=True if you trust where it comes from, or use a WebGPU adapter.",
         )
     remedy = "Install a GPU driver with Vulkan (or Mesa's lavapipe) and the package wgpu"
     if device != "webgpu":
         remedy += ", or a C compiler (gcc, clang, or pip install tang-edge[c])"
-    return DeviceError(
-        f"there is no device for this bundle: {reasons}", where=str(bundle.path), remedy=f"{remedy}."
-    )
+    return DeviceError(f"there is no device for this bundle: {reasons}", where=where, remedy=f"{remedy}.")

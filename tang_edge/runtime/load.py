@@ -6,7 +6,7 @@ import os
 from typing import Literal
 
 from tang_edge.bundle.read import Bundle, open_bundle
-from tang_edge.errors import DeviceError, InputError, TangError
+from tang_edge.errors import DeviceError, InputError
 from tang_edge.runtime import choose_device, selftest
 from tang_edge.runtime.device import Engine
 from tang_edge.runtime.report import Demotion, Report, SelfTest
@@ -56,7 +56,7 @@ def usable_cores() -> int:
 def _load(bundle: Bundle, device: str, threads: int, trust: bool, self_test: bool | Literal["full"]) -> Model:
     decision = choose_device.judge(bundle, trust)
     search = choose_device.Search()
-    errors: list[TangError] = []
+    errors: list[DeviceError] = []
     for choice in choose_device.candidates(bundle, device, decision, threads, search):
         engine: Engine | None = None
         try:
@@ -83,9 +83,7 @@ def _load(bundle: Bundle, device: str, threads: int, trust: bool, self_test: boo
             demotions=demotions,
         )
         return Model(bundle, engine, report)
-    if len(errors) == 1:
-        raise errors[0]
-    raise choose_device.nowhere(bundle, device, decision, search, [])
+    raise choose_device.nowhere(bundle, device, decision, search, errors)
 
 
 def _certify(

@@ -74,9 +74,14 @@ def _adapter(handle: Any) -> Adapter:
     return Adapter(handle, name, info.get("adapter_type") == "CPU")
 
 
-def limit_name(name: str) -> str:
-    """A WebGPU limit as wgpu spells it: ``maxBufferSize`` and ``max_buffer_size`` are ``max-buffer-size``."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", name).replace("_", "-").lower()
+def limit_key(name: str) -> str:
+    """A limit's name without its spelling: ``maxBufferSize`` and ``max-buffer-size`` agree."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _limits(adapter: Adapter) -> dict[str, tuple[str, int]]:
+    """By key: the adapter's spelling and value of each limit."""
+    return {limit_key(k): (k, int(v)) for k, v in adapter.handle.limits.items()}
 
 
 def lacks(adapter: Adapter, variant: fmt.Variant) -> str:
@@ -85,12 +90,13 @@ def lacks(adapter: Adapter, variant: fmt.Variant) -> str:
     for feature in variant.features:
         if _FEATURES.get(feature, feature) not in offered:
             return f"it lacks the feature {feature}"
-    limits = {limit_name(k): v for k, v in adapter.handle.limits.items()}
+    limits = _limits(adapter)
     for name, need in variant.limits.items():
-        have = limits.get(limit_name(name))
-        if have is None:
+        key = limit_key(name)
+        if key not in limits:
             return f"it does not know the limit {name}"
-        if (have > need) if limit_name(name).startswith("min-") else (have < need):
+        have = limits[key][1]
+        if (have > need) if key.startswith("min") else (have < need):
             return f"its {name} is {have}, the variant needs {need}"
     return ""
 
@@ -101,10 +107,11 @@ def open_device(adapter: Adapter, variant: fmt.Variant) -> Any:
     Raises:
         DeviceError: the driver refuses.
     """
-    limits = {limit_name(k): v for k, v in variant.limits.items() if not limit_name(k).startswith("min-")}
+    offered = _limits(adapter)
+    wanted = {limit_key(k): v for k, v in variant.limits.items() if not limit_key(k).startswith("min")}
     # constants and segments may exceed the guaranteed sizes where the adapter allows it
-    for name in ("max-buffer-size", "max-storage-buffer-binding-size"):
-        limits[name] = max(limits.get(name, 0), int(adapter.handle.limits[name]))
+    for key in ("maxbuffersize", "maxstoragebufferbindingsize"):
+        wanted[key] = max(wanted.get(key, 0), offered[key][1])
     try:
         import wgpu
 
@@ -113,7 +120,7 @@ def open_device(adapter: Adapter, variant: fmt.Variant) -> Any:
         return (fresh or [adapter.handle])[0].request_device_sync(
             label="tang-edge",
             required_features=[_FEATURES.get(f, f) for f in variant.features],
-            required_limits=limits,
+            required_limits={offered[k][0]: v for k, v in wanted.items()},
         )
     except Exception as error:  # wgpu raises a dozen kinds here, and all mean that there is no device
         raise DeviceError(
@@ -246,7 +253,7 @@ def _unchecked_module(device: Any, code: str, label: str) -> Any:
     try:
         from wgpu.backends.wgpu_native import _api, ffi, lib
 
-        create = lib.wgpuDeviceCreateShaderModuleTrusted
+        create = _api.libf.wgpuDeviceCreateShaderModuleTrusted  # libf raises what the driver reports
         text = ffi.new("char[]", code.encode())
         name = ffi.new("char[]", label.encode())
         source = ffi.new("WGPUShaderSourceWGSL *")

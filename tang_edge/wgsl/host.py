@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ class WebGpuEngine:
         self.adapter = adapter.name
         self.lock = threading.RLock()
         self.epoch = 0
+        self.pid = os.getpid()
         self.submissions = 0  # counted for tests and profiles
         self._adapter = adapter
         self._unchecked = unchecked
@@ -107,7 +109,7 @@ class WebGpuEngine:
             try:
                 self.pipelines[kernel_id] = self._make_pipeline(kernel, self._texts[kernel_id])
             except gpu.gpu_errors() as error:
-                known = gpu.translate(error, f"kernel {kernel_id}")
+                known = gpu.translate(error, f"{self.variant.id}: kernel {kernel_id} of step {step}")
                 if isinstance(known, DeviceLost):
                     raise known from error
                 raise KernelRefused(

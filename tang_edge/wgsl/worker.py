@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from tang_edge.wgsl.record import Branch, Launch, Prepared, Program, Recorder, l
 if TYPE_CHECKING:
     from tang_edge.wgsl.host import WebGpuEngine
 
+T = TypeVar("T")
 Steps = Sequence[fmt.Step | fmt.IfStep]
 
 
@@ -50,8 +52,12 @@ class WebGpuWorker:
         region = layout.region(variant.slots, dims, variant.id)
         packed = layout.region(variant.packed_slots, {}, variant.id)
         layout.check_slots(variant, dims, region, packed)
-        if self._arena.fit(region):
-            self._sizes.clear()
+        before = list(self._arena.buffers)
+        try:
+            self._arena.fit(region)
+        finally:
+            if self._arena.buffers[: len(before)] != before:
+                self._sizes.clear()  # bound to buffers that are gone
         self._places = gpu.segment_places(region)
 
     def prepare(self, dims: Mapping[str, int]) -> Ready:
@@ -176,6 +182,12 @@ class WebGpuWorker:
         """Upload the inputs, run everything, bring the outputs back."""
         engine = self._engine
         with engine.lock:
+            if engine.pid != os.getpid():
+                raise DeviceError(
+                    "a WebGPU device cannot be used in a forked process",
+                    where=engine.variant.id,
+                    remedy="Load the model in the process that runs it.",
+                )
             if self._epoch != engine.epoch:
                 raise DeviceLost("the GPU device was lost and is a new one now", where=engine.variant.id)
             recorder = Recorder(engine)
@@ -198,8 +210,8 @@ class WebGpuWorker:
                 continue
             recorder.copy(item.source, item.offset, self._reader(4), 0, 4)
             recorder.submit()
-            value = self._map(4)[:4].view(fmt.DTYPES[item.dtype])[0]
-            self._record(recorder, item.then if value != 0 else item.orelse)
+            value = self._map(4, bytes)[: fmt.DTYPES[item.dtype].itemsize]
+            self._record(recorder, item.then if any(value) else item.orelse)
 
     def _bring(self, recorder: Recorder, held: Prepared) -> None:
         total = sum(stop - start for *_, start, stop in held.outputs)
@@ -208,10 +220,14 @@ class WebGpuWorker:
             recorder.copy(source, offset, reader, at, stop - start)
             at += stop - start
         recorder.submit()
-        data, at = self._map(total), 0
-        for *_, start, stop in held.outputs:
-            held.staging[start:stop] = data[at : at + stop - start]
-            at += stop - start
+
+        def take(data: Array) -> None:
+            at = 0
+            for *_, start, stop in held.outputs:
+                held.staging[start:stop] = data[at : at + stop - start]
+                at += stop - start
+
+        self._map(total, take)
 
     def _reader(self, size: int) -> Any:
         """The read-back buffer, grown to ``size`` bytes."""
@@ -221,13 +237,13 @@ class WebGpuWorker:
             self._read = gpu.make_buffer(self._engine.device, size, gpu.READ_USAGE, "read-back")
         return self._read
 
-    def _map(self, size: int) -> Array:
-        """The first bytes of the read-back buffer, when the GPU is done."""
+    def _map(self, size: int, take: Callable[[Array], T]) -> T:
+        """What ``take`` makes of the start of the read-back buffer (it copies), when the GPU is done."""
         if size == 0:
-            return np.zeros(0, np.uint8)
+            return take(np.zeros(0, np.uint8))
         self._read.map_sync(1, 0, size)
         try:
-            return np.frombuffer(self._read.read_mapped(0, size), np.uint8)
+            return take(np.frombuffer(self._read.read_mapped(0, size, copy=False), np.uint8))
         finally:
             self._read.unmap()
 
@@ -289,7 +305,7 @@ class WebGpuWorker:
             try:
                 recorder.copy(source, offset, self._reader(total), 0, total)
                 recorder.submit()
-                return host_arrays.view(self._map(total), 0, size).copy()
+                return self._map(total, lambda data: host_arrays.view(data, 0, size).copy())
             except gpu.gpu_errors() as error:
                 raise gpu.translate(error, engine.variant.id) from error
 
