@@ -85,13 +85,25 @@ class CEngine:
         self._prologue(bundle)
 
     def _prologue(self, bundle: Bundle) -> None:
-        """Fill the packed region from the canonical weights, which are not needed afterwards."""
+        """Fill the packed region from the canonical weights.
+
+        Afterwards those that are views of the file, or that a step reads, stay within reach of the library;
+        copies that only the prologue needed (constants of several parts) are let go.
+        """
         arrays = [_aligned(bundle.constant(c)) for c in self.plan.constants]
         pointers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+        read = _constants_of_steps(self.variant)
+        self._weights = [
+            array if len(c.parts) == 1 or c.name in read else None
+            for c, array in zip(self.plan.constants, arrays, strict=True)
+        ]
+        self._pointers = (ctypes.c_void_p * max(1, len(arrays)))(
+            *(a.ctypes.data if a is not None else None for a in self._weights)
+        )
         values = np.array(list(self.least.values()) or [0], np.int64)
         arena = host_arrays.allocate(self.arena_need(self.least), self.variant.id)
         call = self.call_struct(values, arena, self.pool)
-        call.constants = ctypes.cast(pointers, ctypes.c_void_p).value
+        call.constants = ctypes.addressof(pointers)
         call.choice = None
         call.phase = 0
         self.check(self.library.run(ctypes.byref(call)), "prologue")
@@ -118,7 +130,7 @@ class CEngine:
             values.ctypes.data,
             arena.ctypes.data,
             self.packed.ctypes.data,
-            None,
+            ctypes.addressof(self._pointers),
             pool,
             self._choice.ctypes.data,
             1,
@@ -183,6 +195,13 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _constants_of_steps(variant: fmt.Variant) -> set[str | None]:
+    """Constants that a step reads directly, not only the prologue."""
+    steps = [s for s in fmt.flatten(variant.steps) if isinstance(s, fmt.Step)]
+    dispatches = [d for s in steps for a in s.alternates for d in a.dispatches]
+    return {variant.buffers[arg].constant for d in dispatches for arg in d.args}
 
 
 def _aligned(array: Array) -> Array:

@@ -6,14 +6,15 @@ out[i] = x[i] * (g[i] / sqrt(v[i] + eps))   ->   c[i] = g[i] / sqrt(v[i] + eps) 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Expr, Var
-from tang_edge.ir.scalar import Const, Get, Idx, Read, Scalar
+from tang_edge.ir.scalar import Const, Get, Idx, Op, Read, Scalar
 from tang_edge.ir.tensor import Bind, Item, Program, TensorType, map_items, out_axes
-from tang_edge.rewrite.cost import size
+from tang_edge.rewrite.cost import nodes, size
 from tang_edge.rewrite.graph import pinned_names, tensors_read
 
 SMALL = 4096
@@ -69,14 +70,67 @@ def constant_only(x: Scalar, known: Collection[str]) -> bool:
     return bool(read) and all(t in known for t in read) and sizeless(x)
 
 
-def compact(x: Scalar, types: Mapping[str, TensorType]) -> bool:
-    """As a tensor over its free axes, x has known extents and is not much larger than what it is made of."""
-    axes = scalar.free(x)
-    if any(a.extent.constant is None for a in axes):
-        return False
-    sources = {r.tensor for r in scalar.reads(x)}
-    elements = sum(size(out_axes(types[t].shape)) for t in sources)
-    return size(tuple(axes)) <= max(elements, SMALL)
+def frame(x: Scalar, types: Mapping[str, TensorType], order: Mapping[Var, int]) -> list[tuple[Expr, Expr]] | None:
+    """(coordinate, extent) for each axis that x would have as a tensor; None when it would be far larger than its sources.
+
+    Its free axes where they are few; else the coordinates at which its sources are read (a transposed convolution reads
+    its weights at i % 2: two places, however many i there are).
+    """
+    reads = scalar.reads(x)
+    limit = max(sum(size(out_axes(types[t].shape)) for t in {r.tensor for r in reads}), SMALL)
+    place: dict[Expr, tuple[int, int]] = {}
+    sources = sorted(reads, key=lambda r: (-len(r.view.coords), r.tensor, _places(r, order)))
+    for r in sources[:1]:
+        place.update({e: (-1, k) for k, e in enumerate(r.view.coords)})
+    free = [(affine.as_expr(v), v.extent) for v in sorted(scalar.free(x), key=order.__getitem__)]
+    by_axes = sorted(free, key=lambda p: place.get(p[0], (0, order[next(iter(affine.variables(p[0])))])))
+    if _elements(by_axes) <= limit:
+        return by_axes
+    by_source: dict[Expr, Expr] = {}
+    for r in sources:
+        for e, n in zip(r.view.coords, types[r.tensor].shape, strict=True):
+            if e.constant is None and by_source.setdefault(e, n) is not n:
+                return None
+    plain = all(isinstance(y, (Op, Read, Const)) for y in nodes(x)) and not any(r.view.guard for r in reads)
+    found = list(by_source.items())
+    return found if plain and _elements(found) <= limit else None
+
+
+def _places(r: Read, order: Mapping[Var, int]) -> list[list[int]]:
+    """Which axes each coordinate mentions: an order of reads that does not depend on fresh names."""
+    return [sorted(order[v] for v in affine.variables(e) if v in order) for e in r.view.coords]
+
+
+def _elements(axes: Sequence[tuple[Expr, Expr]]) -> float:
+    return math.prod(n.constant if n.constant is not None else math.inf for _, n in axes)
+
+
+def on_frame(x: Scalar, coordinates: Mapping[Expr, Expr]) -> Scalar:
+    """x with each coordinate expression of its reads, or each free axis, replaced."""
+    axes = {a: new for e, new in coordinates.items() if isinstance(a := _atom(e), Var)}
+    if len(axes) == len(coordinates):
+        return scalar.substitute(x, axes)
+
+    def visit(y: Scalar) -> Scalar:
+        if isinstance(y, Read):
+            return scalar.read(y.tensor, [coordinates.get(e, e) for e in y.view.coords], y.dtype)
+        return scalar.rebuild(y, visit)
+
+    return visit(x)
+
+
+def _atom(e: Expr) -> affine.Atom | None:
+    """The atom that e is, if it is one."""
+    if len(e.terms) == 1 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
+        return e.terms[0][0][0]
+    return None
+
+
+def is_stored(x: Scalar) -> bool:
+    """A read, perhaps cast: a wider copy of a constant is not worth its memory."""
+    while isinstance(x, Op) and x.name == "cast":
+        (x,) = x.args
+    return isinstance(x, (Read, Const, Idx))
 
 
 def hoist(program: Program) -> Program:
@@ -123,8 +177,10 @@ class _Hoist:
     def step(self, x: Scalar) -> Scalar:
         if not any(r.tensor in self.known for r in scalar.reads(x)):
             return x
-        if not isinstance(x, (Read, Const, Idx)) and constant_only(x, self.known) and compact(x, self.types):
-            return self.hoisted(x)
+        if constant_only(x, self.known) and not is_stored(x):
+            at = frame(x, self.types, self.order)
+            if at is not None:
+                return self.hoisted(x, at)
         if isinstance(x, Get):
             axes, lifts = scalar.opened(x.of)
             for a in axes:
@@ -133,30 +189,14 @@ class _Hoist:
             return x if new == lifts else Get(scalar.comprehension(axes, x.of.monoid, new), x.k)
         return scalar.rebuild(x, self.visit)
 
-    def places(self, r: Read) -> list[list[int]]:
-        """Which axes each coordinate mentions: an order of reads that does not depend on fresh names."""
-        return [sorted(self.order[v] for v in affine.variables(e) if v in self.order) for e in r.view.coords]
-
-    def axes(self, x: Scalar) -> list[Var]:
-        """The free axes of x, in the order in which its largest source has them: the copy keeps that layout."""
-        place = dict(self.order)
-        reads = sorted(scalar.reads(x), key=lambda r: (-len(r.view.coords), r.tensor, self.places(r)))
-        for r in reads[:1]:
-            for k, e in enumerate(r.view.coords):
-                for v in affine.variables(e):
-                    place[v] = k - len(r.view.coords)
-        return sorted(scalar.free(x), key=lambda v: (place[v], self.order[v]))
-
-    def hoisted(self, x: Scalar) -> Scalar:
-        free = self.axes(x)
-        axes = out_axes([a.extent for a in free])
-        mapping = {a: affine.as_expr(b) for a, b in zip(free, axes, strict=True)}
-        key = scalar.substitute(x, mapping), axes
+    def hoisted(self, x: Scalar, at: Sequence[tuple[Expr, Expr]]) -> Scalar:
+        axes = out_axes([n for _, n in at])
+        moved = {e: affine.as_expr(a) for (e, _), a in zip(at, axes, strict=True)}
+        key = on_frame(x, moved), axes
         if key not in self.made:
             assert self.current is not None
             self.made[key] = Bind(self.fresh_name(self.current.name), axes, key[0], None, self.current.origin)
-        made = self.made[key]
-        return scalar.read(made.name, [affine.as_expr(a) for a in free], x.dtype)
+        return scalar.read(self.made[key].name, [e for e, _ in at], x.dtype)
 
     def fresh_name(self, stem: str) -> str:
         k = next(k for k in itertools.count() if f"{stem}.const{k}" not in self.names)

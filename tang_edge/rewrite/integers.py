@@ -68,7 +68,7 @@ class _Integers:
         c = x.of
         if not x.dtype.is_float or c.monoid is not scalar.sum_of(x.dtype):
             return None
-        axes, (lift,) = scalar.opened(c)
+        axes, lift = c.axes, c.lifts[0]
         if not isinstance(lift, Op) or lift.name != "mul":
             return None
         before = dict(self.inlined)
@@ -114,7 +114,8 @@ class _Integers:
         if slot is None:
             return None
         producer = self.graph.binds[slot]
-        if scalar.comprehensions(producer.expr):
+        integral = any(r.dtype.is_int for r in scalar.reads(producer.expr))
+        if not integral or scalar.comprehensions(producer.expr):
             return None
         found = self.scaled(simplify(body_at(x, producer)), bound)
         if found is not None:

@@ -14,10 +14,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tang_edge.ir import scalar
+from tang_edge.ir.affine import Var
 from tang_edge.ir.scalar import Get, Op, Read, Scalar
-from tang_edge.ir.tensor import Bind, Item, Program, TensorType, map_items
-from tang_edge.rewrite.constants import compact, constant_only, is_prologue
+from tang_edge.ir.tensor import Bind, Item, Program, TensorType, map_items, out_axes
+from tang_edge.rewrite.constants import constant_only, frame, is_prologue
+from tang_edge.rewrite.cost import size
 from tang_edge.rewrite.simplify import simplify
+
+
+COPY_LIMIT = 1 << 22
+"""Weights of at most so many elements are copied to absorb a scale that is one number: an operation saved for a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +49,19 @@ def merge_linear(program: Program) -> Program:
     def one(item: Item) -> Sequence[Item]:
         if not isinstance(item, Bind) or item.name in known:
             return (item,)
-        expr = simplify(_Merge(item.expr, known, types).visit(item.expr))
+        expr = simplify(_Merge(item, known, types).visit(item.expr))
         return (item if expr is item.expr else replace(item, expr=expr),)
 
     return program.with_items(map_items(program.items, one))
 
 
 class _Merge:
-    def __init__(self, root: Scalar, known: Collection[str], types: Mapping[str, TensorType]) -> None:
+    def __init__(self, bind: Bind, known: Collection[str], types: Mapping[str, TensorType]) -> None:
         self.known = known
         self.types = types
-        self.uses = uses(root)
+        self.axes = bind.axes
+        self.order: dict[Var, int] = {}
+        self.uses = uses(bind.expr)
         self.memo: dict[Scalar, Scalar] = {}
 
     def visit(self, x: Scalar) -> Scalar:
@@ -89,12 +97,13 @@ class _Merge:
     def absorb(self, form: Linear) -> Linear | None:
         """sum(x * w) * g = sum(x * (w * g)) when g varies by channel and only this chain uses the sum."""
         g, total = form.scale, form.base
-        if g is None or not scalar.reads(g) or not isinstance(total, Get) or self.uses[total] != 1:
+        if g is None or not isinstance(total, Get) or self.uses[total] != 1:
             return None
         c = total.of
         if c.monoid is not scalar.sum_of(total.dtype):
             return None
         axes, lifts = scalar.opened(c)
+        self.order = {a: k for k, a in enumerate((*self.axes, *axes))}
         lift = self.scaled(lifts[0], g)
         if lift is None:
             return None
@@ -107,7 +116,8 @@ class _Merge:
         for k, w in enumerate(lift.args):
             if scalar.reads(w) and constant_only(w, self.known) and scalar.free(g) <= scalar.free(w):
                 product = scalar.op("mul", w, g)
-                if compact(product, self.types):
+                small = sum(size(out_axes(self.types[r.tensor].shape)) for r in scalar.reads(w)) <= COPY_LIMIT
+                if (small or scalar.reads(g)) and frame(product, self.types, self.order) is not None:
                     return scalar.op("mul", *(product if n == k else a for n, a in enumerate(lift.args)))
         return None
 

@@ -13,9 +13,10 @@ from functools import lru_cache
 import numpy as np
 
 from tang_edge.ir import affine, scalar
-from tang_edge.ir.affine import Atom, Expr, Mod, Opaque, Var
+from tang_edge.ir.affine import Atom, Expr, Max, Min, Mod, Opaque, Var
 from tang_edge.ir.dtype import DType, Kind
 from tang_edge.ir.ops import CAST, OPS
+from tang_edge.ir.prove import implied
 from tang_edge.ir.scalar import Const, Get, Idx, Op, Read, Scalar
 from tang_edge.ir.tensor import Bind, Item, Program, map_items
 from tang_edge.rewrite.address import joined
@@ -65,10 +66,12 @@ def visit_expr(e: Expr) -> Expr:
     inside = affine.atoms(e)
     if any(isinstance(a, Mod) for a in inside):
         e = joined(e)
-    if not any(isinstance(a, Opaque) for a in inside):
+    if not any(isinstance(a, (Opaque, Min, Max)) for a in inside):
         return e
 
     def leaf(a: Atom) -> Expr | None:
+        if isinstance(a, (Min, Max)):
+            return _decided(a)
         if not isinstance(a, Opaque):
             return None
         inner = Opaque(simplify(a.value), a.lo, a.hi)
@@ -78,8 +81,24 @@ def visit_expr(e: Expr) -> Expr:
     return affine.rebuild(e, leaf)
 
 
+def _decided(a: Min | Max) -> Expr | None:
+    """The operand that a Min or Max always is, where that can be proved."""
+    less, more = (a.a, a.b) if isinstance(a, Min) else (a.b, a.a)
+    return less if implied(more - less) else more if implied(less - more) else None
+
+
+def needed(guard: Sequence[Expr]) -> list[Expr]:
+    """The guards that are not implied by the others."""
+    kept = [g for g in guard if not implied(g)]
+    for g in list(kept):
+        others = tuple(k for k in kept if k is not g)
+        if others and implied(g, others):
+            kept.remove(g)
+    return kept
+
+
 def _read(x: Read) -> Scalar:
-    guard = [visit_expr(g) for g in x.view.guard]
+    guard = needed([visit_expr(g) for g in x.view.guard])
     if x.view.fill is not None and any(affine.nonneg(-g - 1) for g in guard):
         return x.view.fill
     return scalar.read(x.tensor, [visit_expr(e) for e in x.view.coords], x.dtype, guard, x.view.fill)

@@ -1,0 +1,187 @@
+"""The text of a whole model in C: kernels, one function a step, and the five functions of `tang_abi.h`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+
+from tang_edge.c_fallback.dialect import C, d_type
+from tang_edge.emit.legalize import legalize
+from tang_edge.emit.printer import Printer, fill_name
+from tang_edge.emit.unit import Unit, grid_total, unit
+from tang_edge.ir import affine, dtype
+from tang_edge.ir.affine import Dim, Expr
+from tang_edge.ir.kernel import Kernel, statements, values_of
+from tang_edge.schedule.variant import Branch, Step, Variant
+
+
+class Library:
+    """Collects kernels and steps of a variant and joins them to one C file."""
+
+    def __init__(self, v: Variant) -> None:
+        self.v = v
+        self.dims = {d: f"D{k}" for k, d in enumerate(v.program.dims)}
+        self.sizes = Printer(C, {d: f"({self.dims[d]} / {d.multiple})" for d in v.program.dims})
+        self.units: dict[str, list[str]] = {}
+        self.fills: dict[tuple[str, object], int] = {}
+        self.lanes: set[int] = set()
+        self.ids = {b.tensor: b.id for b in v.buffers}
+        self.constants = {c.name: k for k, c in enumerate(v.program.constants)}
+
+    def text(self) -> str:
+        """The library."""
+        steps, calls = self._functions(self.v.steps, "s")
+        early, early_calls = self._functions(self.v.prologue, "p")
+        parts = [
+            resources.files("tang_edge.c_fallback").joinpath("tang_abi.h").read_text(),
+            resources.files("tang_edge.c_fallback").joinpath("prelude.h").read_text(),
+            resources.files("tang_edge.c_fallback").joinpath("pool.h").read_text(),
+            *(f"TANG_VECTORS({n})" for n in sorted(self.lanes)),
+            *self._fill_rows(),
+            *("\n".join(lines) for lines in self.units.values()),
+            self._context(),
+            *early,
+            *steps,
+            self._sizes(),
+            self._run(early_calls, calls),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    # ------------------------------------------------------------ kernels
+
+    def kernel(self, k: Kernel, where: str) -> tuple[str, Unit]:
+        """The name of a kernel's function, made when it is new."""
+        u = unit(legalize(k, self.v.limits, where), C)
+        for s in statements(u.kernel.body):
+            self.lanes |= {x.lanes for x in values_of(s) if x.lanes > 1}
+        for d, value, span in u.fills:
+            self.fills[(d, value)] = max(self.fills.get((d, value), 0), span)
+        name = u.name()
+        if name not in self.units:
+            self.units[name] = self._function(name, u)
+        return name, u
+
+    def _function(self, name: str, u: Unit) -> list[str]:
+        head = f"static void {name}(void *const *b, const long *p, long begin, long end) {{"
+        lines = [head]
+        for k, b in enumerate(u.kernel.buffers):
+            kind = f"{d_type(b.dtype.name)} *restrict" if b.writable else f"const {d_type(b.dtype.name)} *restrict"
+            lines.append(f"  {kind} const {b.name} = ({kind.replace(' restrict', '').replace('restrict', '')})b[{k}];")
+        lines += [f"  const long d{k} = p[{k}];" for k in range(len(u.params))]
+        lines += ["  (void)p;"] if not u.params else []
+        lines.append("  for (long t = begin; t < end; ++t) {")
+        step = "t"
+        for v, size in reversed(list(zip(u.kernel.grid, u.grid_sizes, strict=True))):
+            first = v is u.kernel.grid[0]
+            lines.append(f"    const long {v.name} = {step if first else f'{step} % ({size})'};")
+            step = f"({step} / ({size}))"
+        return [*lines, *("  " + x for x in u.lines), "  }", "}"]
+
+    def _fill_rows(self) -> list[str]:
+        out: list[str] = []
+        for (d, value), span in sorted(self.fills.items(), key=str):
+            t, name = d_type(d), f"fill_{d}_{fill_name(value)}"
+            literal = Printer(C, {}).literal(value, dtype.BY_NAME[d])
+            out.append(f"static const {t} {name}[{span}] = {{[0 ... {span - 1}] = {literal}}};")
+        return out
+
+    # ------------------------------------------------------------ steps
+
+    def _context(self) -> str:
+        dims = "\n".join(f"#define D{k} (x->dims[{k}])" for k in range(len(self.v.program.dims)))
+        text = "typedef struct { const int64_t *dims; uint8_t *const *at; const void *const *constants; tang_pool *pool; const uint8_t *choice; } tang_context;"
+        return f"{text}\n{dims}"
+
+    def _functions(self, steps: Sequence[Step | Branch], prefix: str) -> tuple[list[str], list[str]]:
+        """Functions of the steps, and the lines of a runner that calls those in range (preorder numbers)."""
+        functions: list[str] = []
+        counter = [0]
+
+        def go(items: Sequence[Step | Branch], pad: str) -> list[str]:
+            lines: list[str] = []
+            for s in items:
+                n = counter[0]
+                counter[0] += 1
+                if isinstance(s, Step):
+                    functions.append(self._step(f"{prefix}{n}", n, s))
+                    lines.append(f"{pad}if ({n} >= first && {n} < last) {prefix}{n}(x);")
+                    continue
+                cond = f"*(const uint8_t *)x->at[{self.ids[s.cond]}]"
+                then = go(s.then, pad + "  ")
+                orelse = go(s.orelse, pad + "  ")
+                lines += [f"{pad}if ({cond}) {{", *then, f"{pad}}} else {{", *orelse, f"{pad}}}"]
+            return lines
+
+        return functions, go(steps, "  ")
+
+    def _step(self, name: str, index: int, s: Step) -> str:
+        lines = [f"static void {name}(const tang_context *x) {{"]
+        many = len(s.alternates) > 1
+        if many:
+            lines.append(f"  switch (x->choice ? x->choice[{index}] : 0) {{")
+        for a, alternate in enumerate(s.alternates):
+            lines += [f"  case {a}: {{" if many and a + 1 < len(s.alternates) else "  default: {" if many else "  {"]
+            for k in alternate.kernels:
+                lines += self._dispatch(k, s.bind.name)
+            lines.append("  break; }" if many else "  }")
+        if many:
+            lines.append("  }")
+        return "\n".join([*lines, "}"])
+
+    def _dispatch(self, k: Kernel, where: str) -> list[str]:
+        name, u = self.kernel(k, where)
+        buffers = ", ".join(self._pointer(b.tensor) for b in u.kernel.buffers)
+        params = ", ".join(self.size(affine.as_expr(d)) for d in u.params) or "0"
+        total = self.size(grid_total(u.kernel))
+        return [
+            f"    void *const b[] = {{{buffers}}};",
+            f"    const long p[] = {{{params}}};",
+            f"    tang_for(x->pool, {name}, b, p, {total});",
+        ]
+
+    def _pointer(self, tensor: str) -> str:
+        if tensor in self.constants:
+            return f"(void *)x->constants[{self.constants[tensor]}]"
+        return f"x->at[{self.ids[tensor]}]"
+
+    def size(self, e: Expr) -> str:
+        """A size over the dimensions of the run."""
+        return self.sizes.expr(e)
+
+    # ------------------------------------------------------------ interface
+
+    def _offsets(self, slots: Sequence[Expr], name: str) -> list[str]:
+        lines = [f"  int64_t {name}[{len(slots) + 1}];", f"  {name}[0] = 0;"]
+        for k, e in enumerate(slots):
+            lines.append(f"  {name}[{k + 1}] = {name}[{k}] + (({self.size(e)} + 255) / 256) * 256;")
+        return lines
+
+    def _sizes(self) -> str:
+        checks = [_range_check(d, k) for k, d in enumerate(self.v.program.dims)]
+        lines = ["int32_t tang_abi(void) { return TANG_ABI_VERSION; }", "", "static int32_t tang_check(const int64_t *dims) {"]
+        lines += ["  (void)dims;", *checks, "  return 0;", "}", ""]
+        lines += ["int32_t tang_sizes(const int64_t *dims, int64_t *sizes) {", "  const tang_context c = {dims, 0, 0, 0, 0}, *x = &c;"]
+        lines += ["  (void)x;", "  if (tang_check(dims)) return 1;"]
+        lines += [*self._offsets(self.v.slots, "a"), *self._offsets(self.v.packed_slots, "q")]
+        lines += [f"  sizes[0] = a[{len(self.v.slots)}];", f"  sizes[1] = q[{len(self.v.packed_slots)}];", "  return 0;", "}"]
+        return "\n".join(lines)
+
+    def _run(self, early: Sequence[str], steps: Sequence[str]) -> str:
+        lines = ["static void tang_phase0(const tang_context *x, int32_t first, int32_t last) {", "  (void)x, (void)first, (void)last;"]
+        lines += [*early, "}", "", "static void tang_phase1(const tang_context *x, int32_t first, int32_t last) {"]
+        lines += ["  (void)x, (void)first, (void)last;", *steps, "}", "", "int32_t tang_run(const tang_call *call) {"]
+        lines += ["  if (tang_check(call->dims)) return 1;", f"  uint8_t *at[{len(self.v.buffers) + 1}];"]
+        lines += ["  const tang_context c = {call->dims, at, call->constants, (tang_pool *)call->pool, call->choice}, *x = &c;"]
+        lines += [*self._offsets(self.v.slots, "a"), *self._offsets(self.v.packed_slots, "q"), "  (void)a, (void)q, (void)x;"]
+        for b in self.v.buffers:
+            if b.slot is not None:
+                base = "call->packed + q" if b.kind == "packed" else "call->arena + a"
+                lines.append(f"  at[{b.id}] = {base}[{b.slot}];")
+        lines += ["  const int32_t last = call->last < 0 ? INT32_MAX : call->last;"]
+        lines += ["  if (call->phase == 0) tang_phase0(x, call->first, last); else tang_phase1(x, call->first, last);"]
+        return "\n".join([*lines, "  return 0;", "}"])
+
+
+def _range_check(d: Dim, k: int) -> str:
+    bad = f"dims[{k}] < {d.lo} || dims[{k}] > {d.hi}"
+    return f"  if ({bad}{f' || dims[{k}] % {d.multiple}' if d.multiple > 1 else ''}) return 1;"

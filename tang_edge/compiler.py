@@ -1,0 +1,271 @@
+"""The compiler, wired: an ONNX file (or a Program) to a bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tang_edge import __version__
+from tang_edge.bundle import write as bundle_write
+from tang_edge.c_fallback.library import Library
+from tang_edge.emit.plan import PlanWriter
+from tang_edge.emit.sizes import to_json
+from tang_edge.emit.unit import Unit
+from tang_edge.ir import affine, interp
+from tang_edge.ir.dtype import Kind
+from tang_edge.ir.kernel import Kernel
+from tang_edge.ir.tensor import Input, Program
+from tang_edge.ir.text import structural_key
+from tang_edge.onnx_in import DimRange, import_model
+from tang_edge.rewrite.pipeline import optimize
+from tang_edge.schedule import choose, variant
+from tang_edge.schedule.analysis import main_fold
+from tang_edge.schedule.limits import Limits, classes_of
+from tang_edge.schedule.lower import target_of
+from tang_edge.schedule.nest import nest
+from tang_edge.wgsl.module import grid_of, kernel_module
+
+Array = npt.NDArray[Any]
+Progress = Callable[[str, int, int], None]  # stage, done, total
+DEFAULT_TARGETS = ("laptop",)
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """What `pack` made: counts for people and programs."""
+
+    path: str
+    manifest_sha256: str
+    bytes: int
+    dims: tuple[str, ...]
+    notes: tuple[str, ...]
+    variants: tuple[dict[str, Any], ...] = field(default=())
+
+
+def _quiet(stage: str, done: int, total: int) -> None:
+    """No progress wanted."""
+
+
+def pack(
+    model: str | Path,
+    out: str | Path,
+    *,
+    targets: Sequence[str] = DEFAULT_TARGETS,
+    dims: Mapping[str, DimRange] | None = None,
+    records: Sequence[choose.Record] = (),
+    golden: bool = True,
+    allow_nan: bool = False,
+    remember: bool = True,
+    progress: Progress = _quiet,
+) -> PackReport:
+    """Compile an ONNX model into a bundle at `out`.
+
+    Args:
+        targets: names of `limits.TARGETS`; the variants of their device classes go into the bundle.
+        dims: ranges of named dimensions; a range of one value fixes the dimension.
+        records: measured choices among alternates (an explicit input, never the user's cache).
+        golden: compute self-test vectors with the float64 interpreter at the smallest legal sizes.
+
+    Raises:
+        UnsupportedModel, TargetLimit, BundleError: see `tang_edge.errors`.
+    """
+    classes = classes_of(tuple(targets))
+    progress("import", 0, 1)
+    imported = import_model(model, dim_ranges=dims, allow_nan=allow_nan)
+    progress("rewrite", 0, 1)
+    program = optimize(imported.program)
+    made = []
+    for k, limits in enumerate(classes):
+        progress(f"schedule {limits.name}", k, len(classes))
+        made.append(build_variant(program, limits, records))
+    vectors = []
+    if golden:
+        progress("self-test vectors", 0, 1)
+        vectors = [golden_vectors(imported.program, program)]
+    progress("write", 0, 1)
+    plan, members = assemble(program, made)
+    digest = bundle_write.write(
+        out,
+        name=Path(model).stem if isinstance(model, (str, Path)) else program.name,
+        plan=plan,
+        members=members,
+        constants=((c.name, np.asarray(c.data)) for c in program.constants),
+        golden=vectors,
+        created_by=f"tang-edge {__version__}",
+        model_sha256=imported.model_sha256,
+        remember=remember,
+    )
+    summary = tuple(_summary(m) for m in made)
+    dims_text = tuple(f"{d.name}: {d.lo}..{d.hi}{f' by {d.multiple}' if d.multiple > 1 else ''}" for d in program.dims)
+    return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, imported.notes, summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A variant with its text and its entry in the plan."""
+
+    variant: variant.Variant
+    member: str
+    text: str
+    plan: dict[str, Any]
+    origin: dict[str, list[str]]
+
+
+def build_variant(program: Program, limits: Limits, records: Sequence[choose.Record] = ()) -> Made:
+    """Schedule and emit an optimised program for one device class."""
+    types = program.types()
+    keys = {b.name: structural_key(b, types) for b in program.binds()} if records else None
+    v = variant.build(program, limits, choose.Defaults(tuple(records), keys))
+    return (_emit_wgsl if limits.invocations > 1 else _emit_c)(v)
+
+
+def _emit_wgsl(v: variant.Variant) -> Made:
+    texts: dict[str, str] = {}
+
+    def emit(k: Kernel, where: str) -> tuple[str, Unit]:
+        name, text, u = kernel_module(k, v.limits, where)
+        texts[name] = text
+        return name, u
+
+    name = f"webgpu-{v.limits.name}"
+    writer = PlanWriter(v, emit, grid_of)
+    member = f"kernels/{name}.wgsl"
+    entry = writer.variant(name, member)
+    text = "".join(f"//@kernel {k}\n{texts[k]}" for k in sorted(texts))
+    return Made(v, member, text, entry, writer.origin)
+
+
+def _emit_c(v: variant.Variant) -> Made:
+    library = Library(v)
+    text = library.text()
+    name = f"c-{v.limits.name}"
+    one = (affine.const(1),) * 3
+    writer = PlanWriter(v, library.kernel, lambda k: one)
+    member = f"kernels/{name}.c"
+    return Made(v, member, text, writer.variant(name, member), writer.origin)
+
+
+def assemble(program: Program, made: Sequence[Made]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The plan and the text members of a bundle."""
+    types = program.types()
+
+    def port(name: str, tensor: str) -> dict[str, Any]:
+        t = types[tensor]
+        return {"name": name, "dtype": t.dtype.name, "shape": [to_json(e) for e in t.shape]}
+
+    states = [_state(program, s.input, s.output) for s in program.states]
+    plan = {
+        "version": [1, 0],
+        "dims": [{"name": d.name, "min": d.lo, "max": d.hi, "multiple": d.multiple} for d in program.dims],
+        "constraints": [
+            {"left": to_json(c.left), "right": to_json(c.right), "why": c.why} for c in program.constraints
+        ],
+        "inputs": [port(i.name, i.name) for i in program.inputs],
+        "outputs": [port(name, tensor) for name, tensor in program.outputs],
+        "states": states,
+        "variants": [m.plan for m in made],
+    }
+    members = {m.member: m.text for m in made}
+    members["explain.json"] = json.dumps({m.plan["id"]: m.origin for m in made}, sort_keys=True, indent=1)
+    return plan, members
+
+
+def _state(program: Program, source: str, result: str) -> dict[str, Any]:
+    t = program.types()[source]
+    shape = [to_json(e) for e in t.shape]
+    return {"input": source, "output": result, "shape": shape, "dtype": t.dtype.name, "reset": "zeros"}
+
+
+def _summary(m: Made) -> dict[str, Any]:
+    steps = variant.flat(m.variant.steps)
+    return {
+        "id": m.plan["id"],
+        "class": m.variant.limits.name,
+        "steps": len(steps),
+        "kernels": len(m.plan["kernels"]),
+        "prologue": len(m.variant.prologue),
+        "text_bytes": len(m.text),
+    }
+
+
+# ---------------------------------------------------------------- self-test vectors
+
+
+def random_inputs(inputs: Sequence[Input], sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
+    """Seeded inputs: standard normal floats, small non-negative integers, coin-flip bools."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    out: dict[str, Array] = {}
+    for i in inputs:
+        shape = tuple(affine.evaluate(e, sizes) for e in i.type.shape)
+        if i.type.dtype.is_float:
+            out[i.name] = rng.standard_normal(shape).astype(i.type.dtype.numpy)
+        elif i.type.dtype.kind is Kind.BOOL:
+            out[i.name] = rng.integers(0, 2, shape).astype(bool)
+        else:
+            out[i.name] = rng.integers(0, 4, shape).astype(i.type.dtype.numpy)
+    return out
+
+
+def smallest_sizes(program: Program) -> dict[str, int]:
+    """The least sizes within the ranges that satisfy every constraint (searched upward, one dimension at a time)."""
+    sizes = {d.name: d.lo for d in program.dims}
+    for d in program.dims:
+        while sizes[d.name] < d.hi and not all(_holds(c, sizes) for c in program.constraints):
+            before = sum(_gap(c, sizes) for c in program.constraints)
+            trial = {**sizes, d.name: sizes[d.name] + d.multiple}
+            if sum(_gap(c, trial) for c in program.constraints) > before:
+                break
+            sizes = trial
+    return sizes
+
+
+def _gap(c: Any, sizes: Mapping[str, int]) -> int:
+    return abs(affine.evaluate(c.left, sizes) - affine.evaluate(c.right, sizes))
+
+
+def _holds(c: Any, sizes: Mapping[str, int]) -> bool:
+    return _gap(c, sizes) == 0
+
+
+def tolerance(program: Program) -> float:
+    """Relative tolerance of a whole model against float64: c · eps · f(reduction length), f = sqrt, summed over the depth.
+
+    Higham, Accuracy and Stability of Numerical Algorithms, section 4.2: the probable error of a sum of n terms grows with
+    the square root of n. Errors of successive reductions add up in quadrature at worst linearly; c = 8 leaves room for that.
+    """
+    total = 0.0
+    for b in program.binds():
+        fold = main_fold(b)
+        n = 1
+        for a in fold.axes if fold else ():
+            n *= max(1, affine.bounds(a.extent)[0])
+        total += float(n) ** 0.5
+    return max(1e-5, min(2e-3, 8 * 6e-8 * total))
+
+
+def golden_vectors(source: Program, program: Program) -> bundle_write.GoldenVectors:
+    """Inputs and float64 results of the unfused program at the smallest sizes, with samples of every step's tensor."""
+    sizes = smallest_sizes(source)
+    inputs = random_inputs(source.inputs, sizes)
+    names = {b.name for b in program.binds()}
+    values = interp.run(source, inputs, floats="f64", keep=names)
+    types = program.types()
+    arrays: dict[str, Array] = {f"in/{k}": v for k, v in inputs.items()}
+    for name, tensor in program.outputs:
+        arrays[f"out/{name}"] = np.asarray(values[name]).astype(types[tensor].dtype.numpy)
+    top = {i.name for i in program.items if hasattr(i, "expr")}
+    for b in program.binds():
+        if b.name in values and b.name in top:
+            flat = np.asarray(values[b.name], dtype=np.float64).ravel()
+            arrays[f"step/{b.name}"] = flat[bundle_write.sample_indices(flat.size)]
+    rtol = tolerance(program)
+    return bundle_write.GoldenVectors(sizes, arrays, rtol, rtol)
+
+
+__all__ = ["DEFAULT_TARGETS", "Made", "PackReport", "build_variant", "golden_vectors", "pack", "target_of", "nest"]

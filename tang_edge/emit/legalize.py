@@ -1,0 +1,199 @@
+"""A kernel that a class of devices can express: storage dtypes widened, wide integers narrowed where that is proved exact.
+
+A tensor may be stored in another dtype than its elements have (`Limits.widen`): loads convert to the element's arithmetic
+type, stores convert back. Where the class has no i64, an i64 value becomes i32 only when interval analysis shows that it fits
+(indices by their bounds; elements of i64 inputs because the host checks them when it copies them); else TargetLimit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tang_edge.errors import TargetLimit
+from tang_edge.ir import affine, dtype
+from tang_edge.ir.dtype import DType, Kind
+from tang_edge.ir.kernel import (
+    Assign,
+    Calc,
+    Declare,
+    Extract,
+    For,
+    Int,
+    Kernel,
+    Lanes,
+    Let,
+    LetIndex,
+    Lit,
+    Load,
+    Ref,
+    Row,
+    Shared,
+    Splat,
+    Statement,
+    Store,
+    Value,
+    When,
+)
+from tang_edge.schedule.limits import Limits
+
+Interval = tuple[float, float]
+_I32: Interval = (-(2.0**31), 2.0**31 - 1)
+
+
+def legalize(k: Kernel, limits: Limits, where: str = "") -> Kernel:
+    """The kernel for a class. Raises TargetLimit, with `where`, for what the class cannot compute."""
+    widen = {dtype.BY_NAME[a]: dtype.BY_NAME[b] for a, b in limits.widen}
+    work = _Legalizer({b.name: b.dtype for b in k.buffers}, widen, where)
+    for b in k.buffers:
+        work.check(b.dtype)
+    body = work.block(k.body)
+    shared = tuple(Shared(s.name, work.type(s.dtype), s.size) for s in k.shared)
+    return replace(k, body=body, shared=shared)
+
+
+class _Legalizer:
+    def __init__(self, stored: Mapping[str, DType], widen: Mapping[DType, DType], where: str) -> None:
+        self.stored, self.widen, self.where = stored, widen, where
+        self.ranges: dict[str, Interval] = {}
+
+    def type(self, d: DType) -> DType:
+        """The arithmetic type: as stored, except that bool stays bool in registers."""
+        self.check(d)
+        return d if d.kind is Kind.BOOL else self.widen.get(d, d)
+
+    def check(self, d: DType) -> None:
+        if self.widen and d.name in ("f64", "u64"):
+            raise TargetLimit(f"{d} cannot be computed on this class of devices", where=self.where)
+
+    # ------------------------------------------------------------ statements
+
+    def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(self.statement(s) for s in body)
+
+    def statement(self, s: Statement) -> Statement:
+        match s:
+            case Let() | LetIndex():
+                if isinstance(s, Let):
+                    self.ranges[s.name] = self.range(s.value)
+                return replace(s, value=self.value(s.value))
+            case Declare():
+                self.ranges[s.name] = _I32
+                return replace(s, init=self.value(s.init))
+            case Assign():
+                return replace(s, value=self.value(s.value))
+            case Store():
+                return self._store(s)
+            case For():
+                return replace(s, body=self.block(s.body))
+            case When():
+                return replace(s, body=self.block(s.body), orelse=self.block(s.orelse))
+            case Row():
+                return replace(s, dtype=self.stored.get(s.buffer, s.dtype))
+            case _:
+                return s
+
+    def _store(self, s: Store) -> Statement:
+        v = self.value(s.value)
+        d = self.stored.get(s.buffer, v.dtype)
+        return replace(s, value=v if v.dtype is d else Calc("cast", (v,), d, v.lanes))
+
+    # ------------------------------------------------------------ values
+
+    def value(self, v: Value) -> Value:
+        match v:
+            case Load():
+                held = self.stored.get(v.buffer, self.type(v.dtype))
+                raw = replace(v, dtype=held)
+                want = self.type(v.dtype)
+                return raw if held is want else Calc("cast", (raw,), want, v.lanes)
+            case Calc():
+                return self._calc(v)
+            case Lit() | Ref() | Int():
+                self._fits(v)
+                return replace(v, dtype=self.type(v.dtype))
+            case Splat() | Extract():
+                return replace(v, value=self.value(v.value), dtype=self.type(v.dtype))
+            case Lanes():
+                return replace(v, values=tuple(map(self.value, v.values)), dtype=self.type(v.dtype))
+            case _:
+                return v
+
+    def _calc(self, v: Calc) -> Value:
+        args = tuple(map(self.value, v.args))
+        d = self.type(v.dtype)
+        if d is v.dtype:
+            return replace(v, args=args, dtype=d)
+        self._fits(v)
+        if v.op == "cast" and v.dtype.is_int and v.dtype.bits < 32:
+            return self._narrow(v, args[0], d)
+        return replace(v, args=args, dtype=d)
+
+    def _narrow(self, v: Calc, x: Value, d: DType) -> Value:
+        """A cast to fewer bits: from float it saturates, from integers it wraps."""
+        lo, hi = v.dtype.limits()
+        if x.dtype.is_float:
+            low, high = Lit(float(lo), x.dtype, x.lanes), Lit(float(hi), x.dtype, x.lanes)
+            clamped = Calc("min", (Calc("max", (x, low), x.dtype, x.lanes), high), x.dtype, x.lanes)
+            return Calc("cast", (clamped,), d, x.lanes)
+        if x.dtype.kind is Kind.BOOL:
+            return Calc("cast", (x,), d, x.lanes)
+        word = x if x.dtype is d else Calc("cast", (x,), d, x.lanes)
+        bits = Lit((1 << v.dtype.bits) - 1, d, x.lanes)
+        masked = Calc("and", (word, bits), d, x.lanes)
+        if v.dtype.kind is Kind.UNSIGNED:
+            return masked
+        sign = Lit(1 << (v.dtype.bits - 1), d, x.lanes)
+        return Calc("sub", (Calc("xor", (masked, sign), d, x.lanes), sign), d, x.lanes)
+
+    # ------------------------------------------------------------ ranges
+
+    def _fits(self, v: Value) -> None:
+        if v.dtype is not dtype.i64 or dtype.i64 not in self.widen:
+            return
+        lo, hi = self.range(v)
+        if lo < _I32[0] or hi > _I32[1]:
+            what = v.op if isinstance(v, Calc) else type(v).__name__
+            raise TargetLimit(
+                f"64-bit integers may exceed 32 bits in '{what}', and the device class has no 64-bit integers",
+                where=self.where,
+                remedy="Run it on a C target, or narrow the range of the inputs' dimensions.",
+            )
+
+    def range(self, v: Value) -> Interval:
+        """An interval that holds an integer value; all of i32 where nothing is known."""
+        match v:
+            case Lit():
+                return (float(v.value), float(v.value))
+            case Int():
+                lo, hi = affine.bounds(v.e)
+                return (float(lo), float(hi))
+            case Ref():
+                return self.ranges.get(v.name, _I32)
+            case Splat() | Extract():
+                return self.range(v.value)
+            case Calc() if v.dtype.is_int:
+                return _calc_range(v.op, [self.range(a) for a in v.args])
+            case _:
+                return _I32
+
+
+def _calc_range(op: str, args: list[Interval]) -> Interval:
+    match op, args:
+        case "add", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "sub", [(a, b), (c, d)]:
+            return a - d, b - c
+        case "mul", [(a, b), (c, d)]:
+            corners = (a * c, a * d, b * c, b * d)
+            return min(corners), max(corners)
+        case "min", [(a, b), (c, d)]:
+            return min(a, c), min(b, d)
+        case "max", [(a, b), (c, d)]:
+            return max(a, c), max(b, d)
+        case "neg", [(a, b)]:
+            return -b, -a
+        case "select", [_, (a, b), (c, d)]:
+            return min(a, c), max(b, d)
+        case _:
+            return _I32

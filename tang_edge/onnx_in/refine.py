@@ -1,0 +1,135 @@
+"""What a graph implies about its dimensions, from the constraints of a first import: multiples, ranges, known extents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tang_edge.errors import UnsupportedModel
+from tang_edge.ir import affine
+from tang_edge.ir.affine import Dim, Expr
+from tang_edge.ir.tensor import Constraint
+from tang_edge.onnx_in.dims import DimRange, dim_of
+
+MULTIPLES: Final = (2, 4, 8, 16, 32, 64)
+SCAN_LIMIT: Final = 1 << 16  # sizes tried one by one to narrow a range
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Knowledge for the next import. `notes` say in words what was implied by which node."""
+
+    ranges: Mapping[str, DimRange] = field(default_factory=dict)
+    facts: Mapping[Expr, Expr] = field(default_factory=dict)
+    kept: tuple[Constraint, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def infer_multiples(
+    constraints: Sequence[Constraint], ranges: Mapping[str, DimRange], fixed: Mapping[str, bool]
+) -> dict[str, tuple[DimRange, str]]:
+    """For each dimension without a range of the user's: the smallest multiple that settles most constraints, and why."""
+    found: dict[str, tuple[DimRange, str]] = {}
+    for name, r in ranges.items():
+        mine = [c for c in constraints if any(d.name == name for d in affine.dims(c.left - c.right))]
+        if fixed[name] or not mine:
+            continue
+        best, settled = 1, [c for c in mine if _settled(c, name, 1)]
+        for m in MULTIPLES:
+            now = [c for c in mine if _settled(c, name, m)] if r.hi >= m else []
+            if len(now) > len(settled):
+                best, settled = m, now
+        if best > 1:
+            lo, hi = -(-max(r.lo, 1) // best) * best, r.hi // best * best
+            found[name] = DimRange(lo, hi, best), settled[0].why
+    return found
+
+
+def _settled(c: Constraint, name: str, m: int) -> bool:
+    """True when the constraint holds for all sizes of the dimension that m divides."""
+
+    def leaf(a: affine.Atom) -> Expr | None:
+        if isinstance(a, Dim) and a.name == name and a.multiple == 1:
+            return affine.as_expr(Dim(name, -(-max(a.lo, 1) // m) * m, a.hi // m * m, m)) * m
+        return None
+
+    return affine.rebuild(c.left, leaf) is affine.rebuild(c.right, leaf)
+
+
+def narrow(
+    constraints: Sequence[Constraint],
+    short: Sequence[tuple[Expr, str]],
+    ranges: Mapping[str, DimRange],
+    fixed: Mapping[str, bool],
+) -> dict[str, tuple[DimRange, str]]:
+    """Ranges without the sizes for which a constraint over that dimension alone fails or a tensor would be empty.
+
+    The user's ranges keep their upper end and lose only sizes for which an extent would be negative.
+    """
+    found: dict[str, tuple[DimRange, str]] = {}
+    tests: list[tuple[Expr, Callable[[int], bool], str]] = []
+    for c in constraints:
+        tests.append((c.left - c.right, lambda x: x == 0, c.why))
+    for e, why in short:
+        tests.append((e, lambda x: x >= 1, why))
+    for e, holds, why in tests:
+        d = dim_of(e)
+        if d is None:
+            continue
+        r = found[d.name][0] if d.name in found else ranges[d.name]
+        if fixed[d.name] and (r.lo == 0 or holds(0)):
+            continue
+        new = _fitting(e, d, holds, r)
+        if new is None:
+            raise UnsupportedModel(
+                f"no size of {d.name} in {r} makes the shapes fit", where=why, remedy="Give it another range"
+            )
+        if new != r:
+            found[d.name] = new, why
+    return found
+
+
+def _fitting(e: Expr, d: Dim, holds: Callable[[int], bool], r: DimRange) -> DimRange | None:
+    first = -(-r.lo // r.multiple) * r.multiple
+    if (r.hi - first) // r.multiple >= SCAN_LIMIT:
+        return r
+    sizes = range(first, r.hi + 1, r.multiple)
+    good = [n for n in sizes if holds(affine.evaluate(e, {d.name: n}))]
+    return DimRange(good[0], good[-1], r.multiple) if good else None
+
+
+def facts_of(constraints: Sequence[Constraint]) -> dict[Expr, Expr]:
+    """Extents that a constraint makes equal to a simpler one (the left side of a constraint is the more complex)."""
+    facts: dict[Expr, Expr] = {}
+    for c in constraints:
+        right = facts.get(c.right, c.right)
+        if c.left not in facts and c.left is not right:
+            facts[c.left] = right
+    return facts
+
+
+def refined(
+    before: Refinement,
+    constraints: Sequence[Constraint],
+    short: Sequence[tuple[Expr, str]],
+    ranges: Mapping[str, DimRange],
+    fixed: Mapping[str, bool],
+) -> Refinement:
+    """What the constraints of an import imply beyond what was known before it; `before` itself when nothing."""
+    multiples = infer_multiples(constraints, ranges, fixed)
+    if multiples:
+        return _with_ranges(before, multiples, "multiple of {0.multiple}")
+    narrowed = narrow(constraints, short, ranges, fixed)
+    if narrowed:
+        return _with_ranges(before, narrowed, "sizes {0}")
+    facts = facts_of(constraints)
+    if facts and not before.facts:
+        return replace(before, facts=facts, kept=tuple(constraints))
+    return before
+
+
+def _with_ranges(before: Refinement, new: Mapping[str, tuple[DimRange, str]], form: str) -> Refinement:
+    notes = tuple(f"{name}: {form.format(r)} (implied by {why})" for name, (r, why) in new.items())
+    ranges = {**before.ranges, **{name: r for name, (r, _) in new.items()}}
+    return replace(before, ranges=ranges, notes=before.notes + notes)

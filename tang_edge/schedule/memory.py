@@ -1,0 +1,64 @@
+"""The buffer plan: which tensor lives where in the arena, sizes as expressions over dimensions.
+
+Two tensors share a slot when their lives do not overlap. A slot is as large as its largest tenant; offsets are the sums of
+the slots before. The assignment itself does not depend on the sizes of a run (greedy, largest typical size first), so one
+plan serves all sizes and an offset is an expression that every runtime evaluates alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tang_edge.ir.affine import Expr, maximum
+from tang_edge.schedule.addresses import Placed
+from tang_edge.schedule.analysis import typical
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The steps from which a tensor is written to the last that reads it, inclusive."""
+
+    tensor: str
+    first: int
+    last: int
+
+
+def lifetimes(
+    writes: Sequence[Sequence[str]], reads: Sequence[Sequence[str]], inputs: Sequence[str], outputs: Sequence[str]
+) -> list[Life]:
+    """Lives of all tensors of a list of steps. Inputs live from before the first step, outputs to after the last."""
+    first: dict[str, int] = dict.fromkeys(inputs, -1)
+    last: dict[str, int] = dict.fromkeys(inputs, -1)
+    for k, names in enumerate(writes):
+        for n in names:
+            first.setdefault(n, k)
+            last[n] = max(last.get(n, k), k)
+    for k, names in enumerate(reads):
+        for n in names:
+            if n in first:
+                last[n] = max(last[n], k)
+    for n in outputs:
+        last[n] = len(writes)
+    return [Life(n, first[n], last[n]) for n in first]
+
+
+def assign_slots(lives: Sequence[Life], placed: Mapping[str, Placed]) -> tuple[dict[str, int], list[Expr]]:
+    """The slot of each tensor and the size of each slot in bytes."""
+    ranked = sorted(lives, key=lambda x: (-typical(placed[x.tensor].bytes()), x.first, x.tensor))
+    tenants: list[list[Life]] = []
+    slot_of: dict[str, int] = {}
+    for life in ranked:
+        free = [k for k, t in enumerate(tenants) if all(life.last < o.first or o.last < life.first for o in t)]
+        k = free[0] if free else len(tenants)
+        if not free:
+            tenants.append([])
+        tenants[k].append(life)
+        slot_of[life.tensor] = k
+    sizes: list[Expr] = []
+    for group in tenants:
+        size = placed[group[0].tensor].bytes()
+        for life in group[1:]:
+            size = maximum(size, placed[life.tensor].bytes())
+        sizes.append(size)
+    return slot_of, sizes

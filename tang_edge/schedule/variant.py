@@ -1,0 +1,232 @@
+"""A program scheduled for one device class: kernels, steps with alternates, and the buffer plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tang_edge.ir import dtype, scalar
+from tang_edge.ir.affine import Expr
+from tang_edge.ir.kernel import Kernel
+from tang_edge.ir.tensor import Alloc, Bind, If, Item, Program, walk
+from tang_edge.ir.tensor import bind as make_bind
+from tang_edge.schedule import choose
+from tang_edge.schedule.addresses import Placed, place
+from tang_edge.schedule.layout import assign, constant_binds, stored
+from tang_edge.schedule.limits import Limits
+from tang_edge.schedule.lower import lower, target_of
+from tang_edge.schedule.memory import Life, assign_slots, lifetimes
+from tang_edge.schedule.nest import nest
+from tang_edge.schedule.pack import rename_constants
+
+
+@dataclass(frozen=True, slots=True)
+class Alternate:
+    """One way to run a step: kernels in order."""
+
+    tag: str
+    kernels: tuple[Kernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A bind and its interchangeable alternates; the last one is the safest."""
+
+    bind: Bind
+    alternates: tuple[Alternate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Structured control: the steps of one side run, by the one element of `cond`."""
+
+    cond: str
+    then: tuple[Step | Branch, ...]
+    orelse: tuple[Step | Branch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPlan:
+    """A buffer: its tensor, what it is for and its slot (None for constants)."""
+
+    id: int
+    tensor: str
+    kind: str
+    slot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Everything that an emitter and the plan need for one device class."""
+
+    limits: Limits
+    program: Program
+    placed: Mapping[str, Placed]
+    buffers: tuple[BufferPlan, ...]
+    slots: tuple[Expr, ...]
+    packed_slots: tuple[Expr, ...]
+    prologue: tuple[Step, ...]
+    steps: tuple[Step | Branch, ...]
+
+
+def build(program: Program, limits: Limits, scheduler: choose.Scheduler) -> Variant:
+    """Schedule every bind of an optimised program for a class of devices."""
+    placed = dict(assign(program, limits, max(1, limits.lanes(4))))
+    early = constant_binds(program)
+    constants = {c.name for c in program.constants}
+    work = _Work(program, limits, scheduler, placed, constants, early)
+    steps = tuple(work.step(i) for i in program.items if not isinstance(i, Alloc) and _name(i) not in early)
+    first = [i for i in program.items if isinstance(i, Bind) and i.name in early]
+    prologue = [*(work.early(b) for b in first), *(work.early(b) for b in work.extra.values())]
+    live = _needed(prologue, steps)
+    prologue = [s for s in prologue if s.bind.name in live]
+    return _planned(work, tuple(prologue), steps)
+
+
+def _name(item: Item) -> str:
+    return item.name if isinstance(item, (Bind, Alloc)) else ""
+
+
+def flat(steps: Sequence[Step | Branch]) -> list[Step]:
+    """Steps in order, those of branches included."""
+    out: list[Step] = []
+    for s in steps:
+        out.extend([s] if isinstance(s, Step) else [*flat(s.then), *flat(s.orelse)])
+    return out
+
+
+def tensors_of(step: Step) -> tuple[set[str], set[str]]:
+    """Tensors that any alternate of a step reads, and those that it writes."""
+    buffers = [b for a in step.alternates for k in a.kernels for b in k.buffers]
+    return {b.tensor for b in buffers if not b.writable}, {b.tensor for b in buffers if b.writable}
+
+
+def _needed(prologue: Sequence[Step], steps: Sequence[Step | Branch]) -> set[str]:
+    wanted = {t for s in flat(steps) for t in tensors_of(s)[0]}
+    for s in reversed(prologue):
+        if s.bind.name in wanted:
+            wanted |= tensors_of(s)[0]
+    return wanted
+
+
+class _Work:
+    """Schedules binds one after the other and collects the prologue binds that they ask for."""
+
+    def __init__(
+        self,
+        program: Program,
+        limits: Limits,
+        scheduler: choose.Scheduler,
+        placed: dict[str, Placed],
+        constants: set[str],
+        early_names: set[str],
+    ) -> None:
+        self.program, self.limits, self.scheduler, self.placed = program, limits, scheduler, placed
+        self.constants, self.early_names = constants, early_names
+        self.extra: dict[str, Bind] = {}
+        self.types = program.types()
+
+    def step(self, item: Item) -> Step | Branch:
+        """The step of a program item."""
+        if isinstance(item, If):
+            then = tuple(self.step(i) for i in item.then if not isinstance(i, Alloc))
+            return Branch(item.cond, then, tuple(self.step(i) for i in item.orelse if not isinstance(i, Alloc)))
+        assert isinstance(item, Bind)
+        options = self.scheduler(item, self.placed, self.constants | self.early_names, self.limits)
+        alternates: list[Alternate] = []
+        for tag, s in options:
+            self._adopt(s.prologue)
+            bind = s.bind
+            nests = s.nests
+            if self.limits.copy_constants:
+                names = self._copies(bind)
+                bind = rename_constants(bind, names) if names else bind
+                nests = tuple(replace(n, bind=bind, fold=choose.same_fold(n, bind)) for n in nests)
+            alternates.append(Alternate(tag, (lower(nests, self.placed, ""),)))
+        return Step(item, tuple(alternates))
+
+    def _adopt(self, binds: Sequence[Bind]) -> None:
+        for b in binds:
+            self.extra.setdefault(b.name, b)
+            self.placed.setdefault(b.name, place(b.type, None, stored(b.type, self.limits)))
+
+    def _copies(self, bind: Bind) -> dict[str, str]:
+        """Constants that the bind reads straight from the model get a copy in the packed region (with slack behind)."""
+        out: dict[str, str] = {}
+        for r in sorted(scalar.reads(bind.expr), key=str):
+            if r.tensor in self.constants:
+                t = self.types[r.tensor]
+                name = f"{r.tensor}|copy"
+                body = nest_copy(name, r.tensor, t.shape, t.dtype, bind)
+                self._adopt([body])
+                out[r.tensor] = name
+        return out
+
+    def early(self, bind: Bind) -> Step:
+        """A prologue step: the plain schedule, since it runs once."""
+        kernels = (lower((choose.plain(bind, self.placed, self.limits),), self.placed, ""),)
+        return Step(bind, (Alternate("default", kernels),))
+
+
+def nest_copy(name: str, tensor: str, shape: Sequence[Expr], dt: dtype.DType, like: Bind) -> Bind:
+    """name[i...] = tensor[i...]."""
+    return make_bind(name, shape, lambda *axes: scalar.read(tensor, axes, dt), like.origin)
+
+
+def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[Step | Branch, ...]) -> Variant:
+    p = work.program
+    order = flat(steps)
+    kept = {s.bind.name for s in prologue}
+    conds = {item.cond: None for item in walk(p.items) if isinstance(item, If)}
+    reads = [sorted(tensors_of(s)[0] - work.constants - kept) for s in order]
+    writes = [sorted(tensors_of(s)[1]) for s in order]
+    spans = _branch_spans(steps)
+    inputs = [i.name for i in p.inputs]
+    lives = lifetimes(writes, reads, inputs, [t for _, t in p.outputs])
+    lives = [_stretch(x, spans, set(conds)) for x in lives]
+    slot_of, sizes = assign_slots(lives, work.placed)
+    packed_sizes = [work.placed[s.bind.name].bytes() for s in prologue]
+    outputs = {t for _, t in p.outputs}
+    buffers: list[BufferPlan] = []
+    for x in lives:
+        kind = "input" if x.tensor in inputs else "output" if x.tensor in outputs else "arena"
+        buffers.append(BufferPlan(len(buffers), x.tensor, kind, slot_of[x.tensor]))
+    for k, s in enumerate(prologue):
+        buffers.append(BufferPlan(len(buffers), s.bind.name, "packed", k))
+    used = {t for s in (*prologue, *order) for t in tensors_of(s)[0]} & work.constants
+    for c in p.constants:
+        if c.name in used:
+            buffers.append(BufferPlan(len(buffers), c.name, "constant", None))
+    parts = (tuple(buffers), tuple(sizes), tuple(packed_sizes), prologue, steps)
+    return Variant(work.limits, p, work.placed, *parts)
+
+
+def _branch_spans(steps: Sequence[Step | Branch], at: int = 0) -> list[tuple[int, int]]:
+    """First and last flat step index of every branch."""
+    out: list[tuple[int, int]] = []
+    for s in steps:
+        if isinstance(s, Branch):
+            n = len(flat((s,)))
+            out.append((at, at + n))
+            out += _branch_spans((*s.then, *s.orelse), at)
+            at += n
+        else:
+            at += 1
+    return out
+
+
+def _stretch(life: Life, spans: Sequence[tuple[int, int]], conds: Collection[str]) -> Life:
+    """A tensor made in a branch or read by one lives as long as the whole branch: either side may run."""
+    first, last = life.first, life.last
+    for a, b in spans:
+        if first < b and last >= a:
+            first = min(first, max(first, a) if first < a else a)
+            last = max(last, b - 1)
+        elif life.tensor in conds and last < a:
+            last = max(last, a)
+    return Life(life.tensor, first, last)
+
+
+def target_tensor(bind: Bind) -> str:
+    """The tensor that a bind writes."""
+    return target_of(nest(bind, None)).tensor

@@ -1,0 +1,68 @@
+"""The text of a WGSL module: one kernel, its bindings, and the decoding of workgroup and invocation indices."""
+
+from __future__ import annotations
+
+from tang_edge.emit.legalize import legalize
+from tang_edge.emit.unit import Unit, grid_total, unit
+from tang_edge.ir import affine
+from tang_edge.ir.affine import Expr
+from tang_edge.ir.kernel import Kernel
+from tang_edge.schedule.limits import Limits
+from tang_edge.wgsl.dialect import HELPERS, INTEGERS, WGSL
+
+FOLD = 32768  # workgroups in x before the grid goes on in y (the limit is 65,535)
+
+
+def kernel_module(k: Kernel, limits: Limits, where: str) -> tuple[str, str, Unit]:
+    """Name, text and unit of a kernel."""
+    u = unit(legalize(k, limits, where), WGSL)
+    name = u.name("wgsl")
+    return name, _text(u), u
+
+
+def grid_of(k: Kernel) -> tuple[Expr, Expr, Expr]:
+    """Workgroups in x, y and z: one dimension folded under the limit."""
+    total = grid_total(k)
+    return affine.minimum(total, affine.const(FOLD)), (total + (FOLD - 1)) // FOLD, affine.const(1)
+
+
+def _text(u: Unit) -> str:
+    k = u.kernel
+    lines: list[str] = []
+    for n, b in enumerate(k.buffers):
+        mode = "read_write" if b.writable else "read"
+        lines.append(f"@group(0) @binding({n}) var<storage, {mode}> {b.name}: array<{WGSL.types[b.dtype.name]}>;")
+    if u.params:
+        n = len(k.buffers)
+        lines.append(f"@group(0) @binding({n}) var<uniform> params: array<vec4<i32>, {-(-len(u.params) // 4)}>;")
+    for s in k.shared:
+        lines.append(f"var<workgroup> {s.name}: array<{WGSL.types[s.dtype.name]}, {s.size}>;")
+    body = "\n".join(u.lines)
+    lines += [text for mark, text in (("tang_erf", HELPERS), ("tang_floor", INTEGERS)) if mark in body]
+    if "tang_pow" in body and "tang_erf" not in body:
+        lines.append(HELPERS)
+    if "tang_nan" in body:
+        lines.append("var<private> tang_nan: u32 = 0x7fc00000u;")
+    head = "fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {"
+    lines += [f"@compute @workgroup_size({max(1, k.workgroup)}, 1, 1)", head]
+    lines += [f"  let d{n}: i32 = params[{n // 4}].{'xyzw'[n % 4]};" for n in range(len(u.params))]
+    lines += _decode(u)
+    return "\n".join([*lines, body, "}"]) + "\n"
+
+
+def _decode(u: Unit) -> list[str]:
+    k = u.kernel
+    lines: list[str] = []
+    if k.grid:
+        total = " * ".join(f"({s})" for s in u.grid_sizes)
+        lines += ["  let t: i32 = i32(group.x + group.y * groups.x);", f"  if (t >= {total}) {{ return; }}"]
+        step = "t"
+        for v, size in reversed(list(zip(k.grid, u.grid_sizes, strict=True))):
+            lines.append(f"  let {v.name}: i32 = {step if v is k.grid[0] else f'{step} % ({size})'};")
+            step = f"({step} / ({size}))"
+    step = "i32(lane)"
+    for v in reversed(k.lanes):
+        size = v.extent.constant
+        lines.append(f"  let {v.name}: i32 = {step if v is k.lanes[0] else f'{step} % {size}'};")
+        step = f"({step} / {size})"
+    return lines
