@@ -41,11 +41,11 @@ def static_bind(bind: Bind) -> bool:
 
 
 def sizeless(x: Scalar) -> bool:
-    """x mentions no named dimension."""
+    """x mentions no named dimension, but for the extents of its free axes."""
     seen: set[Scalar] = set()
 
     def ok(e: Expr) -> bool:
-        return not affine.dims(e) and all(not affine.dims(v.extent) for v in affine.variables(e))
+        return not affine.dims(e)
 
     def go(y: Scalar) -> bool:
         if y in seen:
@@ -70,7 +70,9 @@ def constant_only(x: Scalar, known: Collection[str]) -> bool:
     return bool(read) and all(t in known for t in read) and sizeless(x)
 
 
-def frame(x: Scalar, types: Mapping[str, TensorType], order: Mapping[Var, int]) -> list[tuple[Expr, Expr]] | None:
+def frame(
+    x: Scalar, types: Mapping[str, TensorType], order: Mapping[Var, int]
+) -> list[tuple[Expr, Expr]] | None:
     """(coordinate, extent) for each axis that x would have as a tensor; None when it would be far larger than its sources.
 
     Its free axes where they are few; else the coordinates at which its sources are read (a transposed convolution reads
@@ -84,16 +86,23 @@ def frame(x: Scalar, types: Mapping[str, TensorType], order: Mapping[Var, int]) 
         place.update({e: (-1, k) for k, e in enumerate(r.view.coords)})
     free = [(affine.as_expr(v), v.extent) for v in sorted(scalar.free(x), key=order.__getitem__)]
     by_axes = sorted(free, key=lambda p: place.get(p[0], (0, order[next(iter(affine.variables(p[0])))])))
-    if _elements(by_axes) <= limit:
-        return by_axes
-    by_source: dict[Expr, Expr] = {}
+    by_source = _source_frame(x, sources, types)
+    best = by_axes if by_source is None or _elements(by_axes) <= _elements(by_source) else by_source
+    return best if _elements(best) <= limit else None
+
+
+def _source_frame(
+    x: Scalar, sources: Sequence[Read], types: Mapping[str, TensorType]
+) -> list[tuple[Expr, Expr]] | None:
+    """The distinct coordinates of all reads with the extents they range over; None where axes occur elsewhere too."""
+    if any(r.view.guard for r in sources) or not all(isinstance(y, (Op, Read, Const)) for y in nodes(x)):
+        return None
+    found: dict[Expr, Expr] = {}
     for r in sources:
         for e, n in zip(r.view.coords, types[r.tensor].shape, strict=True):
-            if e.constant is None and by_source.setdefault(e, n) is not n:
+            if e.constant is None and found.setdefault(e, n) is not n:
                 return None
-    plain = all(isinstance(y, (Op, Read, Const)) for y in nodes(x)) and not any(r.view.guard for r in reads)
-    found = list(by_source.items())
-    return found if plain and _elements(found) <= limit else None
+    return list(found.items())
 
 
 def _places(r: Read, order: Mapping[Var, int]) -> list[list[int]]:

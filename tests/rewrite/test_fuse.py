@@ -49,7 +49,9 @@ def test_a_reduction_with_two_readers_is_computed_once(net, checked) -> None:
 def test_squeeze_and_excitation_keeps_the_scaled_input_stored(net, checked) -> None:
     net.relu("r", net.conv("c", "x", 4))
     gate = net.map("g", lambda v: 1.0 / (1.0 + op("exp", -v)), net.mean("m", "r"))
-    net.bind("se", net.shape("r"), lambda n, c, h, w: net.read("r", (n, c, h, w)) * net.read(gate, (n, c, 0, 0)))
+    net.bind(
+        "se", net.shape("r"), lambda n, c, h, w: net.read("r", (n, c, h, w)) * net.read(gate, (n, c, 0, 0))
+    )
     net.output("y", net.conv("d", "se", 6, 1))
     assert names(checked(net.build())) == ["r", "g", "se", "d"]
 
@@ -66,10 +68,14 @@ def test_sum_of_squares_takes_its_operand_in(net, checked) -> None:
 
 def test_layer_norm_is_three_binds(net, checked) -> None:
     net.mean("mu", "x")
-    net.bind("d", net.shape("x"), lambda n, c, h, w: net.read("x", (n, c, h, w)) - net.read("mu", (n, c, 0, 0)))
+    net.bind(
+        "d", net.shape("x"), lambda n, c, h, w: net.read("x", (n, c, h, w)) - net.read("mu", (n, c, 0, 0))
+    )
     net.mean("var", net.map("sq", lambda v: v * v, "d"))
     net.map("sd", lambda v: op("sqrt", v + 1e-5), "var")
-    net.bind("y", net.shape("x"), lambda n, c, h, w: net.read("d", (n, c, h, w)) / net.read("sd", (n, c, 0, 0)))
+    net.bind(
+        "y", net.shape("x"), lambda n, c, h, w: net.read("d", (n, c, h, w)) / net.read("sd", (n, c, 0, 0))
+    )
     net.output("y")
     assert names(checked(net.build())) == ["mu", "sd", "y"]
 
@@ -77,7 +83,9 @@ def test_layer_norm_is_three_binds(net, checked) -> None:
 def test_views_between_layers_add_no_bind(net, checked) -> None:
     c = net.conv("c", "x", 6)
     net.bind("t", (1, 8, 8, 6), lambda n, h, w, k: net.read(c, (n, k, h, w)))
-    net.bind("s", (1, 8, 8, 2, 3), lambda n, h, w, a, b: net.read("t", (n, h, w, as_expr(a) * 3 + as_expr(b))))
+    net.bind(
+        "s", (1, 8, 8, 2, 3), lambda n, h, w, a, b: net.read("t", (n, h, w, as_expr(a) * 3 + as_expr(b)))
+    )
     net.output("y", net.map("y", lambda v: v * v, "s"))
     assert names(checked(net.build())) == ["y"]
 

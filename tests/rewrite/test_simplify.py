@@ -46,7 +46,10 @@ def test_integer_division_by_zero_stays() -> None:
         (op("eq", idx(I), idx(I)), const(True, boolean)),
         (op("min", idx(I), const(7, i64)), idx(I)),
         (select(op("le", idx(I), const(7, i64)), X, X * 2), X),
-        (op("max", op("max", op("max", X, const(0, f32)), const(0, f32)), const(0, f32)), op("max", X, const(0, f32))),
+        (
+            op("max", op("max", op("max", X, const(0, f32)), const(0, f32)), const(0, f32)),
+            op("max", X, const(0, f32)),
+        ),
         (X / 4, X * 0.25),
     ],
 )
