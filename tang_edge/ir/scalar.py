@@ -70,6 +70,8 @@ class Const(_Arithmetic, metaclass=Interned):
 
     @staticmethod
     def _intern_key(value: Number, dtype: DType) -> object:
+        if value != value:
+            return "nan", dtype  # one NaN, whatever its sign and payload
         return (struct.pack("<d", value) if isinstance(value, float) else (type(value), value), dtype)
 
     def __str__(self) -> str:
@@ -207,7 +209,8 @@ def const(value: Number, dtype: DType) -> Const:
     if dtype.is_float:
         import numpy as np
 
-        return Const(float(np.asarray(value, dtype=dtype.numpy)), dtype)
+        with np.errstate(over="ignore"):  # too great for the dtype: infinity
+            return Const(float(np.asarray(value, dtype=dtype.numpy)), dtype)
     return Const(bool(value) if dtype.kind is Kind.BOOL else int(value), dtype)
 
 

@@ -195,14 +195,14 @@ class _Checker:
         if [a.name for a in b.axes] != [f"i{k}" for k in range(len(b.axes))]:
             raise bug(5, f"axes {', '.join(map(str, b.axes))}", b.name)
         self.check_shape([a.extent for a in b.axes], b.name)
-        outside = free(b.expr) - frozenset(b.axes)
-        if outside:
-            raise bug(6, f"free variables {sorted(f'{v} < {v.extent}' for v in outside)}", b.name)
         try:
             check_scalar(b.expr)
         except type(bug(0, "")) as e:
             e.where = b.name
             raise
+        outside = free(b.expr) - frozenset(b.axes)
+        if outside:
+            raise bug(6, f"free variables {sorted(f'{v} < {v.extent}' for v in outside)}", b.name)
         self.declared(dims_of(b.expr), b.name)
         for x in nodes(b.expr):
             if isinstance(x, Read):

@@ -1,13 +1,13 @@
-"""Case files: a program in the text form, inputs, a NumPy reference, and the structure expected after rewriting.
+"""Case files: a program in the text form, inputs, a reference, and the structure expected after rewriting.
 
     tang-ir 1
-    program ...                      `const w f32[2, 3] = random 1` makes a seeded normal (or integer) constant
+    program ...                      `const w f32[2, 3] = random 1` makes a seeded normal constant
     ---
-    structure comprehensions 1, kernels <= 2      optional: checked on the rewritten program
-    tolerance 1e-3                                optional: relative, in place of the derived one (declared dtypes)
-    run x = normal(3, 7); k = ints(0, 5, 4)       one line for each set of inputs; seeded by the case and the line
+    structure comprehensions 1, kernels <= 2      optional: of the rewritten program
+    tolerance 1e-3                                optional: relative, instead of the derived one (declared)
+    run x = normal(3, 7); k = ints(0, 5, 4)       a line for each set of inputs; seeded by case and line
     reference
-    y = x @ w                                     Python; inputs and constants in float64, outputs assigned by name
+    y = x @ w                                     Python; given inputs and constants, assigns the outputs
 
 A backend runs a case: `Backend(name, run, exact, missing)`. Others register theirs with `register`.
 """
