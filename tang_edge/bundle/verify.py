@@ -267,16 +267,18 @@ def _buffer(at: At, scope: _Scope) -> fmt.Buffer:
         at.fail("exactly the constant buffers name a constant")
     if (io is None) == (kind in ("input", "output")):
         at.fail("exactly the input and output buffers name a port in 'io'")
-    if kind in ("constant", "packed") and any(names_of(e) for e in shape):
-        at.fail("a constant cannot have a dynamic shape")
+    strides = entry["strides"].array(lambda a: a.expr(names), len(shape))
+    size = entry["bytes"].expr(names)
+    if kind in ("constant", "packed") and any(names_of(e) for e in (*shape, *strides, size)):
+        at.fail("a constant cannot have dynamic sizes")
     return fmt.Buffer(
         entry["id"].integer(0, 2**31 - 1),
         entry["name"].text(),
         kind,
         entry["dtype"].one_of(fmt.DTYPES),
         shape,
-        entry["strides"].array(lambda a: a.expr(names), len(shape)),
-        entry["bytes"].expr(names),
+        strides,
+        size,
         slot,
         constant,
         io,

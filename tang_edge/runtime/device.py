@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from tang_edge.bundle import format as fmt
+from tang_edge.bundle.expr import compile_expr
 from tang_edge.bundle.layout import Extent, extent
-from tang_edge.errors import DeviceError
+from tang_edge.errors import BundleError, DeviceError
 from tang_edge.runtime import host_arrays
 from tang_edge.runtime.host_arrays import Array
 
@@ -131,6 +132,13 @@ class Sizes:
             self._drop(ready)
 
 
+def _port_extent(port: fmt.Port, buffer: fmt.Buffer, dims: Mapping[str, int]) -> Extent:
+    size = extent(buffer, dims)
+    if size.shape != tuple(compile_expr(e)(dims) for e in port.shape):
+        raise BundleError(f"its buffer has shape {size.shape}, not the port's", where=f"plan: {port.name}")
+    return size
+
+
 Place = Callable[[fmt.Buffer, Extent], Array]
 
 
@@ -143,7 +151,7 @@ def ports(
     for port in plan.inputs:
         buffer = held["input", port.name]
         host_arrays.check_storable(port, buffer.dtype, variant.id)
-        size = extent(buffer, dims)
+        size = _port_extent(port, buffer, dims)
         inputs.append((port.name, fmt.DTYPES[port.dtype], size.shape, place(buffer, size)))
         limits = host_arrays.value_range(port.dtype, buffer.dtype)
         if limits is not None:
@@ -151,7 +159,7 @@ def ports(
     for port in plan.outputs:
         buffer = held["output", port.name]
         host_arrays.check_storable(port, buffer.dtype, variant.id)
-        view = place(buffer, extent(buffer, dims))
+        view = place(buffer, _port_extent(port, buffer, dims))
         if view.dtype == fmt.DTYPES[port.dtype]:
             outputs.append((port.name, view))
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -214,7 +215,7 @@ class Session:
     @property
     def arena_bytes(self) -> int:
         """Bytes of memory that this session holds on the device."""
-        return self._worker.arena_bytes
+        return 0 if self._closed else self._worker.arena_bytes
 
     def close(self) -> None:
         """Free the memory. Later calls raise InputError."""
@@ -247,8 +248,9 @@ class Model:
         self.plan = bundle.plan
         self.steps: tuple[fmt.Step | fmt.IfStep, ...] = tuple(fmt.flatten(engine.variant.steps))
         self._solver = DimSolver(self.plan)
-        self._sessions: list[Session] = []
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._lock = threading.Lock()
+        self._closed = False
         self._first = self.session()
         self._run = self._first.run
 
@@ -259,9 +261,10 @@ class Model:
     def session(self) -> Session:
         """A new session, with its own memory and state, over the same weights."""
         with self._lock:
-            self._sessions = [s for s in self._sessions if not s._closed]
+            if self._closed:
+                raise InputError("the model was closed", remedy="Load the model again.")
             session = Session(self._engine, self._solver)
-            self._sessions.append(session)
+            self._sessions.add(session)
             return session
 
     def run_steps(self, first: int, last: int, inputs: Arrays | None = None) -> None:
@@ -283,18 +286,19 @@ class Model:
     @property
     def peak_bytes(self) -> int:
         """Bytes of canonical weights, packed weights and all arenas, as allocated now."""
-        held = self._engine.weight_bytes + sum(s.arena_bytes for s in self._sessions if not s._closed)
+        held = self._engine.weight_bytes + sum(s.arena_bytes for s in list(self._sessions))
         return held + (layout.constant_bytes(self.plan) if self._engine.kind == "c" else 0)
 
     def close(self) -> None:
         """Free all sessions, the weights and the file."""
         with self._lock:
-            sessions, self._sessions = self._sessions, []
-            for session in sessions:
+            if self._closed:
+                return
+            self._closed = True
+            for session in list(self._sessions):
                 session.close()
-            if sessions:
-                self._engine.close()
-                self._bundle.close()
+            self._engine.close()
+            self._bundle.close()
 
     def __enter__(self) -> Model:
         return self

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tang_edge.bundle import format as fmt
+from tang_edge.bundle import trust
 from tang_edge.bundle.layout import Region
-from tang_edge.errors import DeviceError
+from tang_edge.errors import BundleError, DeviceError
 from tang_edge.runtime.device import DeviceLost
 
 BUFFER_USAGE = 0x80 | 0x08 | 0x04  # STORAGE, COPY_DST, COPY_SRC
@@ -57,7 +58,8 @@ def adapters() -> tuple[list[Adapter], str]:
 def _runtime_dir() -> None:
     # without it some drivers complain on standard error at every start
     if os.name == "posix" and not os.environ.get("XDG_RUNTIME_DIR"):
-        os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="tang-edge-run-")
+        with contextlib.suppress(BundleError):  # no folder: they complain, nothing worse
+            os.environ["XDG_RUNTIME_DIR"] = str(trust.private_dir(trust.cache_dir() / "run"))
 
 
 def _rank(adapter: Any) -> tuple[int, int]:

@@ -116,6 +116,7 @@ def test_anything_changed_gives_a_bundle_error_or_a_plan():
         (("golden", 0, "tolerance", "rtol"), float("inf"), "finite"),
         (("inputs", 0, "dtype"), "u4", "cannot be"),
         (("states", 0, "input"), "zzz", "one of"),
+        (("variants", 0, "buffers", 5, "bytes"), ["*", "n", 76], "dynamic"),
         (("surprise",), 1, "unknown keys"),
     ],
 )

@@ -71,6 +71,12 @@ def test_unchecked_modules_only_for_safe_kernels(bundle, needs_webgpu, monkeypat
         np.testing.assert_array_equal(model.run(tangkit.arrays(3))["count"], tangkit.arrays(3)["b"] + 1)
 
 
+def test_without_the_package_wgpu(bundle, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    with pytest.raises(DeviceError, match="wgpu is not installed"):
+        tang_edge.load(bundle, device="webgpu")
+
+
 def test_nothing_to_run_on(bundle, no_adapters, monkeypatch):
     monkeypatch.setattr(cc, "find_compiler", lambda: None)
     with pytest.raises(DeviceError, match=r"no C compiler.*Install a GPU driver.*C compiler"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 
@@ -137,6 +138,31 @@ def test_closed(bundle, device):
     for run in (model.run, session.run):
         with pytest.raises(InputError, match="closed"):
             run(tangkit.arrays(2))
+    with pytest.raises(InputError, match="closed"):
+        model.session()
+
+
+def test_sessions_that_are_dropped_free_their_memory(model):
+    model.run(tangkit.arrays(5))
+    before = model.peak_bytes
+    for _ in range(3):
+        model.session().run(tangkit.arrays(4000))
+    gc.collect()
+    assert model.peak_bytes == before
+
+
+def test_no_room_is_a_clear_error_and_the_model_goes_on(tmp_path, device):
+    variants = tangkit.wgsl_variant(), tangkit.c_variant()
+    for variant in variants:  # from 101 on more than there is
+        variant["slots"][2] = ["max", tangkit.F32_N3, ["*", ["-", "n", 100], 2**40]]
+    path = tangkit.make(tmp_path / "h.tang", plan=tangkit.plan(*variants))
+    with tang_edge.load(path, device=device) as loaded:
+        agree(loaded.run(tangkit.arrays(7)), tangkit.arrays(7))
+        for _ in range(2):
+            with pytest.raises(DeviceError):
+                loaded.run(tangkit.arrays(101))
+            agree(loaded.run(tangkit.arrays(7)), tangkit.arrays(7))
+            agree(loaded.run(tangkit.arrays(100)), tangkit.arrays(100))
 
 
 def test_steps_for_tools(model):
@@ -214,3 +240,26 @@ def test_errors_survive_pickling():
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is DeviceError
     assert str(again) == "here: broke. Do this."
+
+
+def test_constants_of_several_parts(tmp_path, device, monkeypatch):
+    """Weights larger than a chunk; the C kernel reads them in its steps, not only in the prologue."""
+    from tang_edge.bundle import format as fmt
+
+    monkeypatch.setattr(fmt, "CHUNK_BYTES", 8)
+    variant = tangkit.c_variant()
+    variant["buffers"].append(tangkit.buffer(6, "wc", "constant", "f32", [3], 12, constant="w"))
+    kernel = {"entry": "f", "workgroup": [1, 1, 1], "bindings": ["read"], "params": 0, "safe": True}
+    variant["kernels"] = {"k": kernel}
+    for alternate in variant["steps"][0]["alternates"]:
+        alternate["dispatches"] = [{"kernel": "k", "args": [6], "params": [], "grid": [1, 1, 1]}]
+    source = tangkit.C_MODEL.replace("(const float *)c->packed", "(const float *)c->constants[0]")
+    members = {
+        "kernels/c-generic.c": source.replace("BAD", "0.0f"),
+        "kernels/webgpu-browser.wgsl": tangkit.WGSL_MODEL.replace("BAD", "0.0"),
+    }
+    plan = tangkit.plan(tangkit.wgsl_variant(), variant)
+    path = tangkit.make(tmp_path / "p.tang", plan=plan, members=members)
+    with tang_edge.load(path, device=device) as model:
+        assert len(model.plan.constants[0].parts) == 2
+        agree(model.run(tangkit.arrays(7)), tangkit.arrays(7))

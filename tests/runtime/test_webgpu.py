@@ -130,6 +130,10 @@ def test_buffers_that_do_not_fit(tmp_path):
         with load(tmp_path, variant) as model, pytest.raises(BundleError, match=match):
             model.run(tangkit.arrays(100))
     variant = tangkit.wgsl_variant()
+    variant["buffers"][0]["shape"] = ["n", 1]  # would be broadcast
+    with load(tmp_path, variant) as model, pytest.raises(BundleError, match="not the port's"):
+        model.run(tangkit.arrays(2))
+    variant = tangkit.wgsl_variant()
     variant["slots"][2] = 256
     with load(tmp_path, variant) as model, pytest.raises(BundleError, match="larger than its slot"):
         model.run(tangkit.arrays(100))
