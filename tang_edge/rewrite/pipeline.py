@@ -15,6 +15,7 @@ from tang_edge.rewrite.linear import merge_linear
 from tang_edge.rewrite.literals import inline_literals
 from tang_edge.rewrite.names import canonical_axes
 from tang_edge.rewrite.regions import store_in_place
+from tang_edge.rewrite.scales import scales_out_of_sums
 from tang_edge.rewrite.simplify import simplify_program
 from tang_edge.rewrite.views import compose_views
 
@@ -34,6 +35,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("dead", "drop what no output needs", drop_dead),
     Pass("views", "views composed into their readers", compose_views),
     Pass("integers", "sums of dequantised products in integers", integer_sums),
+    Pass("scales", "numbers that scale an operand taken out of sums", scales_out_of_sums),
     Pass("dead-2", "dequantising binds that nothing reads any more", drop_dead),
     Pass("fuse", "producers substituted into their readers", fuse),
     Pass("linear", "constant scales and offsets merged, scales into weights", merge_linear),

@@ -158,3 +158,23 @@ def test_long_quantised_sums_stay_in_floats(net, checked) -> None:
     (bind,) = checked(net.build()).steps
     (c,) = scalar.comprehensions(bind.expr)
     assert c.monoid.identity[0].dtype is f32
+
+
+def test_the_scale_of_an_operand_leaves_the_sum(net, checked) -> None:
+    """Attention scores: q is a view of a projection that has other readers, times a number."""
+    z = net.input("z", f32, (6, 24))
+    net.bind("q", (6, 8), lambda i, d: net.read(z, (i, d)) * 0.25)
+    r = var("d", 8)
+    score = lambda i, j: scalar.reduce(  # noqa: E731
+        scalar.sum_of(f32), (r,), net.read("q", (i, r)) * net.read(z, (j, as_expr(r) + 8))
+    )
+    net.output("y", net.bind("y", (6, 6), score))
+    (bind,) = checked(net.build()).steps
+    assert op_count(bind.expr) == 1
+
+
+def test_a_scaled_tensor_with_another_use_stays(net, checked) -> None:
+    net.map("s", lambda v: v * 0.3, "x")
+    net.output("y", net.conv("y", "s", 2))
+    net.output("s")
+    assert [b.name for b in checked(net.build()).steps] == ["s", "y"]
