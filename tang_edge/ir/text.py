@@ -47,9 +47,7 @@ INFIX: Final = {"add": ("+", 2), "sub": ("-", 2), "mul": ("*", 3), "div": ("/", 
     "eq": ("==", 1),
     "ne": ("!=", 1),
 }
-WORDS: Final = frozenset(
-    {"idx", "inf", "nan", "true", "false", "in", "else", "where", *BY_NAME, *OPS}
-)
+WORDS: Final = frozenset({"idx", "inf", "nan", "true", "false", "in", "else", "where", *BY_NAME, *OPS})
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _AXIS = re.compile(r"(i\d+|r\d+_\d+|monoid\d+|[lr]\d+)\Z")
 

@@ -253,6 +253,18 @@ BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minim
 REDUCERS = {"sum": np.sum, "product": np.prod, "max": np.max, "min": np.min}
 
 
+def softmax_body(b, tensor, n):
+    """The body of a bind that takes the softmax of the rows of a tensor of n columns."""
+    r = var("r", n)
+
+    def body(i, j):
+        top = reduce(scalar.max_of(f64), [r], b.read(tensor, [i, r]))
+        e = scalar.op("exp", b.read(tensor, [i, r]) - top)
+        return scalar.op("exp", b.read(tensor, [i, j]) - top) / reduce(sum_of(f64), [r], e)
+
+    return body
+
+
 @settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_random_chains(data):
@@ -289,14 +301,7 @@ def test_random_chains(data):
             b.bind(name, [size[0], 1], lambda i, j, c=current, m=m, r=r: reduce(m, [r], b.read(c, [i, r])))
             want = REDUCERS[f](want, axis=1, keepdims=True)
         else:
-            r = var("r", size[1])
-
-            def soft(i, j, c=current, r=r):
-                top = reduce(scalar.max_of(f64), [r], b.read(c, [i, r]))
-                e = scalar.op("exp", b.read(c, [i, r]) - top)
-                return scalar.op("exp", b.read(c, [i, j]) - top) / reduce(sum_of(f64), [r], e)
-
-            b.bind(name, size, soft)
+            b.bind(name, size, softmax_body(b, current, size[1]))
             e = np.exp(want - want.max(axis=1, keepdims=True))
             want = e / e.sum(axis=1, keepdims=True)
         current = name
