@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +19,10 @@ from tang_edge.bundle import format as fmt
 from tang_edge.errors import BundleError, CompilerBug
 
 JsonObject = Mapping[str, Any]
+
+# The schema check takes ten seconds a megabyte, and refuses nothing that verify.py does not refuse (a test says
+# so): it is there to notice that the two drift apart, and small plans are enough for that.
+_SCHEMA_BYTES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +74,36 @@ def write(
     Raises:
         BundleError: the plan does not fit its schema, or a member is missing or oversized.
     """
-    target = Path(path)
+    with _atomically(Path(path)) as file:
+        out = _Output(file)
+        table = _write_constants(out, plan, constants)
+        vectors = [_write_golden(out, i, g) for i, g in enumerate(golden)]
+        full = {**plan, "constants": table, "golden": vectors}
+        parsed = _checked(full)
+        out.add(fmt.PLAN, _json(full))
+        for member in sorted(members):
+            content = members[member]
+            out.add(member, content.encode() if isinstance(content, str) else content)
+        named = {m for v in parsed.variants for m in (v.source, *v.prebuilt.values())}
+        if named - set(out.files):
+            raise BundleError("the plan names a member that was not given", where=min(named - set(out.files)))
+        head = {"name": name, "created_by": created_by, "model_sha256": model_sha256}
+        digest = out.finish(_manifest(head, full, parsed, memory or {}, default_dims))
+    if remember:
+        trust.remember(digest)
+    return digest
+
+
+@contextlib.contextmanager
+def _atomically(target: Path) -> Iterator[IO[bytes]]:
+    """A temporary file beside ``target`` that takes its place at the end, and is gone after an error."""
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     except OSError as error:
         raise BundleError(f"cannot be written ({error.strerror or error})", where=str(target)) from error
     try:
         with os.fdopen(handle, "w+b") as file:
-            out = _Output(file)
-            table = _write_constants(out, plan, constants)
-            vectors = [_write_golden(out, i, g) for i, g in enumerate(golden)]
-            full = {**plan, "constants": table, "golden": vectors}
-            parsed = _checked(full)
-            out.add(fmt.PLAN, _json(full))
-            for member in sorted(members):
-                content = members[member]
-                out.add(member, content.encode() if isinstance(content, str) else content)
-            named = {m for v in parsed.variants for m in (v.source, *v.prebuilt.values())}
-            if named - set(out.files):
-                raise BundleError(
-                    "the plan names members that were not given", where=min(named - set(out.files))
-                )
-            head = {"name": name, "created_by": created_by, "model_sha256": model_sha256}
-            digest = out.finish(_manifest(head, full, parsed, memory or {}, default_dims))
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
@@ -99,9 +111,6 @@ def write(
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    if remember:
-        trust.remember(digest)
-    return digest
 
 
 def _umask() -> int:
@@ -125,6 +134,8 @@ def _check_schema(schema: str, value: JsonObject) -> None:
     try:
         import jsonschema  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
+        return
+    if len(_json(value)) > _SCHEMA_BYTES:
         return
     rules = json.loads((Path(__file__).parent / schema).read_text())
     errors = jsonschema.Draft202012Validator(rules).iter_errors(json.loads(_json(value)))
