@@ -1,0 +1,105 @@
+"""`tang-edge pack`: compile an ONNX model into a bundle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from tang_edge.cli import console, values
+from tang_edge.cli.failure import needs_compiler
+
+if TYPE_CHECKING:
+    from tang_edge.compiler import PackReport
+
+EXAMPLE = """\b
+Examples:
+  tang-edge pack model.onnx
+  tang-edge pack ocr.onnx -o ocr.tang --dim width=32..1280:32 --dim batch=1
+  tang-edge pack model.onnx --target browser,laptop"""
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=RANGE",
+        help="Sizes of a named dimension: name=48, name=1..64 or name=32..2048:32 (a multiple of 32). Repeatable.",
+    ),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", metavar="NAMES", help="Targets, separated by commas; 'laptop' if not given."),
+]
+AllowNan = Annotated[bool, typer.Option("--allow-nan", help="Accept weights that hold NaN.")]
+
+
+def command(
+    model: Model,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The bundle to make; the model's name with .tang if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Targets = None,
+    dim: Dims = None,
+    no_self_test: Annotated[
+        bool,
+        typer.Option("--no-self-test", help="Leave out the vectors with which a device is tested at load."),
+    ] = False,
+    allow_nan: AllowNan = False,
+    as_json: console.AsJson = False,
+) -> None:
+    """Compile an ONNX model into a bundle.
+
+    The bundle is written at once when all is done, or not at all.
+    """
+    with needs_compiler():
+        from tang_edge import compiler
+        from tang_edge.onnx_in import DimRange
+    given = {name: DimRange(*r) for name, r in values.ranges("--dim", dim or []).items()}
+    path = output or Path(f"{model.stem}.tang")
+    watch = console.Watch()
+    with console.progress(as_json) as stage:
+        report = compiler.pack(
+            model,
+            path,
+            targets=values.commas(target or []) or compiler.DEFAULT_TARGETS,
+            dims=given,
+            golden=not no_self_test,
+            allow_nan=allow_nan,
+            progress=stage,
+        )
+    if as_json:
+        console.print_json({**asdict(report), "seconds": round(watch.seconds, 3)})
+    else:
+        _show(report, watch.seconds)
+
+
+def _show(report: PackReport, seconds: float) -> None:
+    out = console.out
+    out.print(
+        f"[bold]{escape(report.path)}[/]  {console.size(report.bytes)}, packed in {console.duration(seconds)}"
+    )
+    for name in report.dims:
+        out.print(f"dimension  {escape(name)}")
+    for note in report.notes:
+        out.print(f"inferred   {escape(note)}")
+    rows = console.table(
+        "variant", "steps", "kernels", "prologue", "text", right=("steps", "kernels", "prologue", "text")
+    )
+    for v in report.variants:
+        rows.add_row(*_row(v))
+    out.print(rows)
+    out.print(f"next: tang-edge run {escape(report.path)}")
+
+
+def _row(v: dict[str, Any]) -> tuple[str, ...]:
+    return v["id"], str(v["steps"]), str(v["kernels"]), str(v["prologue"]), console.size(v["text_bytes"])
