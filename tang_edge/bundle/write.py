@@ -20,8 +20,8 @@ from tang_edge.errors import BundleError, CompilerBug
 
 JsonObject = Mapping[str, Any]
 
-# The schema check takes ten seconds a megabyte, and refuses nothing that verify.py does not refuse (a test says
-# so): it is there to notice that the two drift apart, and small plans are enough for that.
+# The schema check takes ten seconds a megabyte, and refuses nothing that verify.py does not refuse (a test
+# says so): it is there to notice that the two drift apart, and small plans are enough for that.
 _SCHEMA_BYTES = 100_000
 
 

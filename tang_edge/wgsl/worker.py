@@ -13,7 +13,7 @@ from tang_edge.bundle import layout
 from tang_edge.bundle.expr import compile_expr
 from tang_edge.errors import BundleError, DeviceError
 from tang_edge.runtime import host_arrays
-from tang_edge.runtime.device import DeviceLost, Ready, Sizes, ports
+from tang_edge.runtime.device import DeviceLost, KernelRefused, Ready, Sizes, ports
 from tang_edge.runtime.host_arrays import Array
 from tang_edge.wgsl import gpu
 from tang_edge.wgsl.record import Branch, Launch, Prepared, Program, Recorder, launches_of
@@ -247,7 +247,7 @@ class WebGpuWorker:
         finally:
             self._read.unmap()
 
-    def _explain(self, error: Exception, program: Program) -> DeviceError:
+    def _explain(self, error: Exception, program: Program, prologue: bool = False) -> DeviceError:
         """The error as ours; where it is not the device itself, with the kernel and step that cause it."""
         variant = self._engine.variant.id
         known = gpu.translate(error, variant)
@@ -260,7 +260,9 @@ class WebGpuWorker:
                 recorder.submit()
             except gpu.gpu_errors() as again:
                 where = f"{variant}: kernel {launch.kernel}, step {launch.step.index} ({launch.step.name})"
-                return gpu.translate(again, where)
+                found = gpu.translate(again, where)
+                index = -1 - launch.step.index if prologue else launch.step.index
+                return KernelRefused(found.message, where=found.where, remedy=found.remedy, step=index)
         return known
 
     def upload(self, ready: Ready) -> None:
@@ -287,7 +289,7 @@ class WebGpuWorker:
                 self._record(recorder, program)
                 recorder.submit()
             except gpu.gpu_errors() as error:
-                raise self._explain(error, program) from error
+                raise self._explain(error, program, prologue) from error
             finally:
                 uniform.destroy()
 
