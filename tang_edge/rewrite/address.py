@@ -56,10 +56,10 @@ def _affine_term(m: Monomial) -> bool:
 
 
 def is_bijection(coords: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[Var]) -> bool:
-    """True when proved: the coords of all points of `axes` are the elements of a tensor of that shape, each once.
+    """True when proved: the coords of all points of `axes` are the elements of that shape, each once.
 
-    By the linear address: as many points as elements, and the address is a mixed-radix number in the axes: in order of
-    their strides, each stride is the product of the extents before it.
+    By the linear address: as many points as elements, and the address is a mixed-radix number in the axes: in
+    order of their strides, each stride is the product of the extents before it.
     """
     live = [a for a in axes if a.extent.constant != 1]
     points, elements = affine.const(1), affine.const(1)
@@ -83,7 +83,7 @@ def is_bijection(coords: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[V
 
 
 def _mixed_radix(strides: dict[Var, Expr]) -> bool:
-    """Some order of the axes has stride 1, then the extent of the first, then the product of two, and so on."""
+    """In some order of the axes each stride is the product of the extents before it."""
     expected, left = affine.const(1), dict(strides)
     while left:
         found = next((a for a, s in left.items() if s is expected), None)
@@ -103,10 +103,10 @@ def divides(e: Expr) -> bool:
 
 
 def invert(coords: Sequence[Expr], axes: Sequence[Var], targets: Sequence[Var]) -> dict[Var, Expr] | None:
-    """The axes as affine functions of the targets, where target k = coords[k](axes) and each coord is one digit of an axis.
+    """The axes as affine functions of the targets, where target k = coords[k](axes) is one digit of an axis.
 
-    v = Σ a_i * t_i  when the targets are the digits (v // a_i) % n_i of v, a_0 = 1, a_(i+1) = a_i * n_i, and they use v up.
-    None where the coords are anything else.
+    v = Σ a_i * t_i  when the targets are the digits (v // a_i) % n_i of v, a_0 = 1, a_(i+1) = a_i * n_i, and
+    they use v up. None where the coords are anything else.
     """
     digits: dict[Var, list[tuple[int, Var]]] = {a: [] for a in axes}
     for e, t in zip(coords, targets, strict=True):

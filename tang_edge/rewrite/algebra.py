@@ -1,7 +1,7 @@
 """The scalar equations that `simplify` applies: all exact (see `rules` for the laws).
 
-Not here, on purpose: x + 0.0 = x (it is 0.0 for x = -0.0, so the bits change; x + -0.0 = x and x - 0.0 = x are exact);
-x * 0 = 0 for floats (NaN and infinity); x / c = x * (1/c) unless 1/c is exact (c a power of two).
+Not here, on purpose: x + 0.0 = x (it is 0.0 for x = -0.0, so the bits change; x + -0.0 = x and x - 0.0 = x
+are exact); x * 0 = 0 for floats (NaN and infinity); x / c = x * (1/c) unless 1/c is exact (c a power of two).
 """
 
 from __future__ import annotations

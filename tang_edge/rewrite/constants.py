@@ -1,6 +1,7 @@
-"""What depends on constants alone: which binds run once at load (the prologue), and hoisting such parts out of other binds.
+"""What depends on constants alone: binds that run once at load (the prologue), and parts hoisted into such.
 
-out[i] = x[i] * (g[i] / sqrt(v[i] + eps))   ->   c[i] = g[i] / sqrt(v[i] + eps)  (prologue) ;  out[i] = x[i] * c[i]
+out[i] = x[i] * (g[i] / sqrt(v[i] + eps))   ->   c[i] = g[i] / sqrt(v[i] + eps)  (prologue) ;  out[i] = x[i] *
+c[i]
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SMALL = 4096
 
 
 def is_prologue(program: Program) -> frozenset[str]:
-    """Names of the top-level binds that need only constants and known sizes: they run once, when a bundle is loaded."""
+    """The top-level binds that need only constants and known sizes: they run once, at load."""
     known = {c.name for c in program.constants}
     pinned = pinned_names(program)
     found: set[str] = set()
@@ -73,10 +74,10 @@ def constant_only(x: Scalar, known: Collection[str]) -> bool:
 def frame(
     x: Scalar, types: Mapping[str, TensorType], order: Mapping[Var, int]
 ) -> list[tuple[Expr, Expr]] | None:
-    """(coordinate, extent) for each axis that x would have as a tensor; None when it would be far larger than its sources.
+    """(coordinate, extent) of each axis of x as a tensor; None when it is far larger than what it is made of.
 
-    Its free axes where they are few; else the coordinates at which its sources are read (a transposed convolution reads
-    its weights at i % 2: two places, however many i there are).
+    Its free axes where they are few; else the coordinates at which its sources are read (a transposed
+    convolution reads its weights at i % 2: two places, however many i there are).
     """
     reads = scalar.reads(x)
     limit = max(sum(size(out_axes(types[t].shape)) for t in {r.tensor for r in reads}), SMALL)
@@ -94,7 +95,7 @@ def frame(
 def _source_frame(
     x: Scalar, sources: Sequence[Read], types: Mapping[str, TensorType]
 ) -> list[tuple[Expr, Expr]] | None:
-    """The distinct coordinates of all reads with the extents they range over; None where axes occur elsewhere too."""
+    """The distinct coordinates of all reads with their extents; None where axes occur elsewhere too."""
     if any(r.view.guard for r in sources) or not all(isinstance(y, (Op, Read, Const)) for y in nodes(x)):
         return None
     found: dict[Expr, Expr] = {}
@@ -143,7 +144,7 @@ def is_stored(x: Scalar) -> bool:
 
 
 def hoist(program: Program) -> Program:
-    """Every maximal constant-only part that computes something becomes a bind of its own, equal parts one bind.
+    """Every maximal constant-only part that computes something becomes a bind of its own, equal parts one.
 
     Prologue binds come first in the result, so that a hoisted part may read them from anywhere.
     """

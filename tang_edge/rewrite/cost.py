@@ -1,7 +1,7 @@
 """Written-down costs that fusion decides by, and where a bind reads a tensor.
 
-Units: one addition on one element. The numbers are round on purpose: they only have to rank "compute again" against "store
-once, load again, one more dispatch"; schedules are measured elsewhere.
+Units: one addition on one element. The numbers are round on purpose: they only have to rank "compute again"
+against "store once, load again, one more dispatch"; schedules are measured elsewhere.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from functools import lru_cache
 
 from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Dim, Expr, Opaque, Var
+from tang_edge.ir.ops import OPS
 from tang_edge.ir.scalar import Const, Get, Idx, Op, Read, Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Weights of an element's load, store and operators, and of one more dispatch (about 3 microseconds of additions)."""
+    """Weights of a load, a store and operators on one element, and of a dispatch (3 microseconds or so)."""
 
     load: float = 4
     store: float = 4
@@ -29,9 +30,7 @@ class CostModel:
 
 COST = CostModel()
 _SLOW = frozenset({"div", "sqrt", "mod", "fmod"})
-_TRANSCENDENTAL = frozenset(
-    "pow exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
-)
+_TRANSCENDENTAL = frozenset(name for name, info in OPS.items() if not info.exact)
 
 
 def op_weight(name: str) -> float:
@@ -97,7 +96,7 @@ def size(axes: Sequence[Var]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A read in an expression: the axes of the comprehensions around it, and whether it computes a coordinate."""
+    """A read, the axes of the comprehensions around it, and whether it helps to compute a coordinate."""
 
     read: Read
     bound: tuple[Var, ...]

@@ -10,7 +10,7 @@ from tang_edge.rewrite.graph import tensors_read
 
 
 def drop_dead(program: Program) -> Program:
-    """The program without what its outputs and states do not need. Inputs stay: they are the caller's contract."""
+    """The program without what its outputs and states do not need. Inputs stay: callers give them."""
     live = {t for _, t in program.outputs} | {s.output for s in program.states}
     items = _live_items(program.items, live)
     constants = tuple(c for c in program.constants if c.name in live)

@@ -1,10 +1,10 @@
-"""`can_fuse`: is it legal to compute a producer inside its readers, and is it worth it. Pure judgement; `inline` substitutes.
+"""`can_fuse`: is it legal, and worth it, to compute a producer inside its readers. `inline` substitutes.
 
 Forms of a producer P and what is asked of its readers
   element-wise P   epilogue  one reader, read outside reductions, no element more often than P has elements
-                   lift      read inside a reduction: only when each element is needed once in total, or P is a cast
-                   again     several readers or a broadcast: when computing again costs less than storing and loading
-  reduction P      epilogue  one reader without a reduction of its own, each element read at one place by one point
+                   lift      read in a reduction: each element needed once in total, or P is a cast
+                   again     several readers or a broadcast: when computing again beats storing and loading
+  reduction P      epilogue  one reader without a reduction, each element read at one place by one point
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FusionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The verdict and its reason, for `explain`. `reaxis`: the reader must take the producer's axes (`inline.reaxis`)."""
+    """The verdict and its reason. `reaxis`: the reader must take the producer's axes (`inline.reaxis`)."""
 
     fuse: bool
     reason: str
@@ -69,7 +69,7 @@ def within_limits(producer: Bind, consumer: Bind, limits: FusionLimits) -> bool:
 def can_fuse(producer: Bind, readers: Sequence[Bind], limits: FusionLimits, *, again: bool) -> Decision:
     """Whether the producer's expression may and should replace every read of it (all readers or none).
 
-    `again` allows computing elements more than once; it is asked last, when all fusion that is always a gain is done.
+    `again` allows computing elements more than once; it is asked last, after fusion that is always a gain.
     """
     if not readers:
         return no("nothing reads it")
@@ -80,9 +80,9 @@ def can_fuse(producer: Bind, readers: Sequence[Bind], limits: FusionLimits, *, a
     found = [(r, s) for r in readers for s in sites_of(r.expr, producer.name)]
     if any(is_concat(r.expr) for r in readers) and not again:
         return no("a piece of a concatenation: decided when it is known how that is stored")
-    if len(readers) == 1 and all(not s.bound and not s.in_coordinate for _, s in found):
-        if sum(size(r.axes) for r, _ in found) <= size(producer.axes):
-            return yes("element-wise, each element used once")
+    outside = len(readers) == 1 and all(not s.bound and not s.in_coordinate for _, s in found)
+    if outside and sum(size(r.axes) for r, _ in found) <= size(producer.axes):
+        return yes("element-wise, each element used once")
     return _again(producer, found) if again else no("would compute elements more than once")
 
 

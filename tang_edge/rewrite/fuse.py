@@ -3,8 +3,8 @@
     always   element-wise producers into their only reader; reductions take their only reader as epilogue
     again    cheap producers into several readers, broadcasts, reductions that use each element once
 
-Producers are taken from the end of the program, so that when two reductions meet (a residual sum) the later one takes the
-sum as its epilogue and reads the other.
+Producers are taken from the end of the program, so that when two reductions meet (a residual sum) the later
+one takes the sum as its epilogue and reads the other.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Fusion:
                     heapq.heappush(queue, -t)
 
     def always(self, slots: Iterable[int]) -> None:
-        """Element-wise producers before reductions: x * sigmoid(x) must be one reader of x before x can take it."""
+        """Element-wise producers first: x * sigmoid(x) must be one reader of x before x can take it."""
         for reductions in (False, True):
             slots = self.sweep(slots, reductions)
 
@@ -68,7 +68,7 @@ class _Fusion:
         return seen
 
     def touched(self, slot: int) -> set[int]:
-        """Slots whose decision may change after `slot` has gone into its readers: what it read, and its new homes."""
+        """Slots whose decision may change now that `slot` is in its readers: what it read, and they."""
         bind = self.graph.binds[slot]
         made = (self.graph.producer(t) for t in tensors_read(bind.expr))
         return {s for s in made if s is not None} | set(self.homes)
@@ -105,7 +105,7 @@ class _Fusion:
         return decision
 
     def stored_in_place(self, slot: int) -> bool:
-        """Some piece is made by a reduction, or the concatenation is read by a reduction or by several binds."""
+        """A piece is made by a reduction, or the concatenation is read by a reduction or several binds."""
         graph, bind = self.graph, self.graph.binds[slot]
         readers = graph.readers(bind.name)
         if len(readers) != 1 or has_reduction(graph.binds[readers[0]]):

@@ -1,7 +1,8 @@
-"""A working copy of a program for passes that change many binds: who makes a tensor, who reads it, in constant time.
+"""A working copy of a program for passes that change many binds: who makes and who reads a tensor.
 
-Binds are numbered in program order ("slots"). Names of If results are bound once in each branch, so a slot and not a name
-identifies a bind; such names, conditions, outputs and states are *pinned*: their tensors must stay.
+Binds are numbered in program order ("slots"). Names of If results are bound once in each branch, so a slot
+and not a name identifies a bind; such names, conditions, outputs and states are *pinned*: their tensors must
+stay.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Graph:
         return tuple(sorted(self._readers.get(tensor, ())))
 
     def producer(self, tensor: str) -> int | None:
-        """The slot of the only bind that makes a tensor; None for inputs, constants, allocated and pinned-by-If tensors."""
+        """The slot of the bind that makes a tensor; None for inputs, constants and allocations."""
         slot = self._producers.get(tensor)
         return None if slot is None or tensor in self.allocs else slot
 
@@ -116,7 +117,7 @@ class Graph:
         del self.binds[slot]
 
     def insert_before(self, slot: int, item: Alloc | Bind) -> None:
-        """Put an item in front of a slot, in the slot's scope. Slots of inserted binds are greater than all others."""
+        """Put an item in front of a slot, in its scope. An inserted bind gets a slot above all others."""
         if isinstance(item, Bind):
             new, self._count = self._count, self._count + 1
             self.binds[new], self.scopes[new] = item, self.scopes[slot]

@@ -1,6 +1,7 @@
-"""Integer values that are functions of axes alone: folded into affine expressions, comparisons decided by bounds.
+"""Integer values that are functions of axes alone: folded into affine expressions, comparisons decided.
 
-idx(a) + idx(b) = idx(a + b)        idx(a) < idx(b) = true when b - a - 1 >= 0 is proved, false when a - b >= 0 is
+idx(a) + idx(b) = idx(a + b)
+idx(a) < idx(b) = true when b - a - 1 >= 0 is proved, false when a - b >= 0 is
 """
 
 from __future__ import annotations
@@ -87,5 +88,5 @@ def decided(name: str, a: Expr, b: Expr) -> Scalar | None:
 
 
 def plain(a: affine.Atom) -> Expr | None:
-    """The affine value of a computed coordinate that turned out not to depend on data; None for other atoms."""
+    """The affine value of a computed coordinate that does not depend on data; None for other atoms."""
     return as_index(a.value) if isinstance(a, Opaque) else None

@@ -1,9 +1,10 @@
-"""Fusion is substitution: the expression of a bind in place of a read of it. Deciding is elsewhere (`fuse`).
+"""Fusion is substitution: a bind's expression in place of a read of it. Deciding is elsewhere (`decide`).
 
-    consumer[... P[c] if g else f ...]   ->   consumer[... select(g, body(c) with g on every read in it, f) ...]
+    C[... P[c] if g else f ...]   ->   C[... select(g, body(c) with g on every read in it, f) ...]
 
-The guard goes into *every* read of the body, so that none is out of bounds where g is false, and the select around it keeps
-the fill: padding relu(x + 1) with 0 gives 0 there, not relu(0 + 1). The select is left out where the body gives the fill anyway.
+The guard goes into *every* read of the body, so that none is out of bounds where g is false, and the select
+around it keeps the fill: padding relu(x + 1) with 0 gives 0 there, not relu(0 + 1). The select is left out
+where the body gives the fill anyway.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from tang_edge.rewrite.simplify import simplify, simplify_bind
 
 
 def substitute(producer: Bind, consumer: Bind) -> Bind:
-    """The consumer with every read of the producer replaced by the producer's expression. Legality is the caller's duty."""
+    """The consumer with the producer's expression in place of every read of it. Legality is asked before."""
     expr = replace_reads(consumer.expr, {producer.name: producer})
     origin = merged_origins(producer.origin, consumer.origin)
     return simplify_bind(replace(consumer, expr=expr, origin=origin))
 
 
 def reaxis(producer: Bind, consumer: Bind) -> tuple[Alloc, Bind]:
-    """The consumer on the producer's axes, with the producer's expression in it, stored where the consumer's elements go.
+    """The consumer on the producer's axes, with the producer in it, stored where its elements belong.
 
     C[i] = f(P[i // 4, i % 4], D[i])   ->   alloc C ; C[4*a + b] = f(body(a, b), D[4*a + b])
     """
@@ -48,7 +49,7 @@ def reaxis(producer: Bind, consumer: Bind) -> tuple[Alloc, Bind]:
 
 
 def replace_reads(x: Scalar, producers: dict[str, Bind]) -> Scalar:
-    """x with reads of the given binds replaced by their expressions, in lifts and computed coordinates too."""
+    """x with reads of the binds replaced by their expressions, in lifts and computed coordinates too."""
     memo: dict[Scalar, Scalar] = {}
 
     def visit(y: Scalar) -> Scalar:
@@ -87,7 +88,7 @@ def condition(guard: Sequence[Expr]) -> Scalar:
 
 
 def with_guard(x: Scalar, guard: Sequence[Expr], fill: Const) -> Scalar:
-    """x with the guard added to every read; a read without a fill takes `fill` (or 0 of its dtype): its value is not used."""
+    """x with the guard added to every read. The value outside is not used: `fill`, or 0 of the dtype."""
     memo: dict[Scalar, Scalar] = {}
 
     def visit(y: Scalar) -> Scalar:

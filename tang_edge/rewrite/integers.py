@@ -2,9 +2,9 @@
 
     sum( float(a - za)*sa * (float(w - zw)*sw) ) = float(sum_i32((a - za) * (w - zw))) * (sa*sw)
 
-Distributivity: scales free of the reduced axes leave the sum; sums of products of integers below 2^24 are integers, and
-i32 holds them while reduction length * greatest product < 2^31 (bounds from dtypes). Against the order of operations
-written in the model this rounds less; ONNX Runtime computes the right side too.
+Distributivity: scales free of the reduced axes leave the sum; sums of products of integers below 2^24 are
+integers, and i32 holds them while reduction length * greatest product < 2^31 (bounds from dtypes). Against
+the order of operations written in the model this rounds less; ONNX Runtime computes the right side too.
 
 Dequantising binds are looked through: the sum then reads the stored integers.
 """
@@ -90,7 +90,7 @@ class _Integers:
         return affine.bounds(length)[1] * a.bound * b.bound < 1 << 31
 
     def scaled(self, x: Scalar, bound: frozenset[Var]) -> Scaled | None:
-        """x (a float) as an integer times a scale free of the reduced axes; at least one integer tensor is read."""
+        """x (a float) as an integer times a scale free of the reduced axes, if it reads integers."""
         if isinstance(x, Read):
             return self.through(x, bound)
         if isinstance(x, Op) and x.name == "mul":
@@ -124,7 +124,7 @@ class _Integers:
 
 
 def integer_of(x: Scalar) -> tuple[Scalar, int] | None:
-    """(x as an i32 scalar, greatest magnitude) when the float x is an integer that both types hold exactly."""
+    """(x as an i32, greatest magnitude) when the float x is an integer that both types hold exactly."""
     match x:
         case Op(name="cast"):
             y = x.args[0]

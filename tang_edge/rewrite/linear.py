@@ -1,10 +1,11 @@
-"""Per-channel scales and offsets: merged with each other, and scales into the weights of the reduction they follow.
+"""Per-channel scales and offsets: merged, and scales taken into the weights of the sum they follow.
 
-    (x * a + b) * c + d = x * (a * c) + (b * c + d)                 for constant a, b, c, d
-    sum(x * w) * g = sum(x * (w * g))                               for constant w and g, g free of the reduced axes
+    (x * a + b) * c + d = x * (a * c) + (b * c + d)          for constant a, b, c, d
+    sum(x * w) * g = sum(x * (w * g))                        for constant w and g, g free of the reduced axes
 
-Not exact in floating point (each is one rounding fewer or moved); ONNX Runtime does the same. The constant parts are
-hoisted after (`constants.hoist`), so a convolution with batch normalisation costs one addition an element.
+Not exact in floating point (each is one rounding fewer or moved); ONNX Runtime does the same. The constant
+parts are hoisted after (`constants.hoist`), so a convolution with batch normalisation costs one addition an
+element.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ from tang_edge.rewrite.constants import constant_only, frame, is_prologue
 from tang_edge.rewrite.cost import size
 from tang_edge.rewrite.simplify import simplify
 
-
 COPY_LIMIT = 1 << 22
-"""Weights of at most so many elements are copied to absorb a scale that is one number: an operation saved for a copy."""
+"""Weights of at most so many elements are copied to absorb a scale that is one number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """base * scale + shift with constant scale and shift (None: 1 and 0), made of `ops` operators that read the base."""
+    """base * scale + shift, constant scale and shift (None: 1 and 0), written with `ops` operators."""
 
     base: Scalar
     scale: Scalar | None
@@ -85,7 +85,7 @@ class _Merge:
         return scalar.rebuild(x, self.visit)
 
     def linear(self, x: Scalar, root: bool = True) -> Linear:
-        """x as base * scale + shift. A node with several users is a base: merging past it would compute it twice."""
+        """x as base * scale + shift. A node with several users is a base: else it is computed twice."""
         if isinstance(x, Op) and (root or self.uses[x] == 1):
             a, c = (x.args[0], x.args[1]) if len(x.args) == 2 else (x, x)
             if x.name in ("add", "mul") and constant_only(a, self.known):
@@ -110,7 +110,7 @@ class _Merge:
         return Linear(scalar.reduce(c.monoid, axes, lift), None, form.shift, form.ops)
 
     def scaled(self, lift: Scalar, g: Scalar) -> Scalar | None:
-        """lift with its constant factor multiplied by g; None without such a factor, or when g has axes that it lacks."""
+        """lift with its constant factor times g; None without one, or when g has axes that it lacks."""
         if not isinstance(lift, Op) or lift.name != "mul":
             return None
         for k, w in enumerate(lift.args):

@@ -1,4 +1,4 @@
-"""Constants that hold one value everywhere become literals, so that bounds of Clip or scales of 1 are seen by the rules."""
+"""Constants that hold one value everywhere become literals: bounds of Clip, scales of 1, zero points."""
 
 from __future__ import annotations
 

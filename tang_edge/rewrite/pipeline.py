@@ -1,4 +1,4 @@
-"""The passes, in order. Each is a pure function from program to program; the verifier runs after every one."""
+"""The passes, in order: pure functions from program to program, each followed by the verifier."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Observer = Callable[[Pass, Program, Program], None]
 
 
 def optimize(program: Program, *, observe: Observer | None = None, verify: bool = True) -> Program:
-    """The program after all passes. `observe(pass, before, after)` is called after each; `verify` checks every result.
+    """The program after all passes. `observe(pass, before, after)` is called after each.
 
     Raises CompilerBug when a pass makes a program that the verifier refuses.
     """

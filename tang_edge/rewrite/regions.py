@@ -1,9 +1,11 @@
 """Concatenation in place: the pieces are written where they belong, nothing is copied that was just computed.
 
-    cat = select(i < 4, A[i], B[i - 4])   ->   alloc cat ; A writes cat[i] ; B writes cat[4 + i] ; readers of A read cat[i]
+    cat = select(i < 4, A[i], B[i - 4])
+    ->   alloc cat ; A writes cat[i] ; B writes cat[4 + i] ; other readers of A read cat[i]
 
-A piece that is a bind of its own stores into its region; any other piece (an input, an output, a view, arithmetic) gets a
-bind that computes it into its region. Outer concatenations are taken first, so that nested ones compose.
+A piece that is a bind of its own stores into its region; any other piece (an input, an output, a view,
+arithmetic) gets a bind that computes it into its region. Outer concatenations are taken first, so that nested
+ones compose.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class _Concatenation:
         return simplify_bind(Bind(f"{self.bind.name}.{k}", axes, expr, store, self.bind.origin))
 
     def rewrite(self) -> None:
-        """Replace the concatenation by its parts, when some part is in place or the select chain costs more."""
+        """Replace the concatenation by its parts, if some part is in place or selecting costs more."""
         places = [self.place(p) for p in self.parts]
         taken: dict[int, int] = {}
         for k, s in enumerate(places):

@@ -1,15 +1,15 @@
-"""Rules as equations. A rule is a function from pattern variables to (left, right); matching left rewrites to right.
+"""Rules as equations: a function from pattern variables to (left, right); what matches left becomes right.
 
     @rule("x * 1 = x")
     def mul_one(x):
         return x * 1, x
 
 Laws that every rule obeys
-- right is never dearer than left, and each rule lowers (number of nodes, weight of operators) lexicographically: rewriting ends;
+- right is never dearer than left; each rule lowers (nodes, weight of operators): rewriting ends;
 - `exact` rules keep every bit (NaN and the sign of zero included); the others are within rounding and say so;
 - commutative operators match in both orders, nothing is matched up to associativity.
 
-A parameter's annotation restricts what it matches: Lit (a literal), Int, Float, Bool (by dtype); none: anything.
+A parameter's annotation restricts what it matches: Lit (a literal), Int, Float, Bool (by dtype); Term: any.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def scaled_read(x: Scalar) -> tuple[Read, Const] | None:
 
 
 def scale_out(reader: Bind, producer: Bind) -> Bind | None:
-    """The reader with the scale of `producer` outside its sums; None when some read is not a factor of a sum."""
+    """The reader with the scale of `producer` outside its sums; None when a read is no factor of a sum."""
     memo: dict[Scalar, Scalar] = {}
 
     def visit(x: Scalar) -> Scalar:

@@ -1,7 +1,8 @@
 """Bottom-up simplification of expressions on the hash-consed graph, each node once.
 
-At a node: literals are folded (exact operators only, in the node's dtype), integers become affine, comparisons are decided
-by bounds, cast chains collapse, `algebra.RULES` apply, reads outside their guard become the fill, axes of extent 1 vanish.
+At a node: literals are folded (exact operators only, in the node's dtype), integers become affine,
+comparisons are decided by bounds, cast chains collapse, `algebra.RULES` apply, reads outside their guard
+become the fill, axes of extent 1 vanish.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def simplify(x: Scalar) -> Scalar:
 
 
 def visit_expr(e: Expr) -> Expr:
-    """e with the scalars in its computed coordinates simplified; those that do not depend on data become affine."""
+    """e with the scalars in its computed coordinates simplified; those that do not depend on data become
+    affine.
+    """
     inside = affine.atoms(e)
     if any(isinstance(a, Mod) for a in inside):
         e = joined(e)
@@ -118,7 +121,9 @@ def _get(x: Get) -> Scalar:
 
 
 def _settle(x: Scalar) -> Scalar:
-    """Rewrite the root until nothing applies. Operands are simplified already; what a rule builds is simplified anew."""
+    """Rewrite the root until nothing applies. Operands are simplified already; what a rule builds is
+    simplified anew.
+    """
     if not isinstance(x, Op):
         return x
     new = _folded(x) or fold_index(x) or _cast_chain(x)
@@ -145,7 +150,9 @@ def _folded(x: Op) -> Const | None:
 
 
 def cast_const(x: Scalar, to: DType) -> Const | None:
-    """The cast of a literal: float to integer truncates and saturates (NaN gives 0), integers wrap, to bool is x != 0."""
+    """The cast of a literal: float to integer truncates and saturates (NaN gives 0), integers wrap, to bool
+    is x != 0.
+    """
     if not isinstance(x, Const):
         return None
     v = x.value
@@ -179,7 +186,9 @@ def lossless(a: DType, b: DType) -> bool:
 
 
 def _cast_chain(x: Op) -> Scalar | None:
-    """cast(cast(x: A, W), B) = cast(x, B) when A -> W loses nothing and A -> B goes by the same rule as W -> B."""
+    """cast(cast(x: A, W), B) = cast(x, B) when A -> W loses nothing and A -> B goes by the same rule as W ->
+    B.
+    """
     if x.name != "cast" or not isinstance(x.args[0], Op) or x.args[0].name != "cast":
         return None
     inner = x.args[0].args[0]

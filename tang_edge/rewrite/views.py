@@ -1,8 +1,8 @@
 """Views cost nothing: a bind that is one read of another tensor is composed into its readers.
 
-A view stays as a copy where its name must exist (outputs, results of branches), where its coordinate is computed from data
-(gather: recomputing the index is not free), and in front of a reduction when its linear address is not affine (a nearest
-resize under a convolution: its loops want plain loads).
+A view stays as a copy where its name must exist (outputs, results of branches), where its coordinate is
+computed from data (gather: recomputing the index is not free), and in front of a reduction when its linear
+address is not affine (a nearest resize under a convolution: its loops want plain loads).
 """
 
 from __future__ import annotations

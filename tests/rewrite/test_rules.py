@@ -1,4 +1,4 @@
-"""Every equation of the rule table holds bit for bit, special values included, for every dtype that fits it."""
+"""Every equation of the rule table holds bit for bit, special values included, for each dtype that fits."""
 
 from __future__ import annotations
 

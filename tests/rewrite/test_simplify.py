@@ -11,9 +11,9 @@ from tang_edge.ir.dtype import DType, boolean, f16, f32, f64, i8, i32, i64, u8
 from tang_edge.ir.scalar import Const, Scalar, cast, const, idx, op, read, reduce, select, sum_of
 from tang_edge.rewrite.simplify import cast_const, simplify
 
-I, J = var("i0", 8), var("i1", 8)
-X = read("x", [I], f32)
-N = read("n", [I], i32)
+A, B = var("i0", 8), var("i1", 8)
+X = read("x", [A], f32)
+N = read("n", [A], i32)
 
 
 def test_literals_fold_in_their_dtype() -> None:
@@ -37,15 +37,15 @@ def test_integer_division_by_zero_stays() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (idx(I) + 3, idx(as_expr(I) + 3)),
-        (idx(I) * idx(J) - idx(I), idx(as_expr(I) * as_expr(J) - as_expr(I))),
-        (cast(idx(I), i32), idx(I, i32)),
-        (op("mod", idx(as_expr(I) * 4 + 1), const(4, i64)), const(1, i64)),
-        (op("lt", idx(I), const(8, i64)), const(True, boolean)),
-        (op("lt", idx(I), const(0, i64)), const(False, boolean)),
-        (op("eq", idx(I), idx(I)), const(True, boolean)),
-        (op("min", idx(I), const(7, i64)), idx(I)),
-        (select(op("le", idx(I), const(7, i64)), X, X * 2), X),
+        (idx(A) + 3, idx(as_expr(A) + 3)),
+        (idx(A) * idx(B) - idx(A), idx(as_expr(A) * as_expr(B) - as_expr(A))),
+        (cast(idx(A), i32), idx(A, i32)),
+        (op("mod", idx(as_expr(A) * 4 + 1), const(4, i64)), const(1, i64)),
+        (op("lt", idx(A), const(8, i64)), const(True, boolean)),
+        (op("lt", idx(A), const(0, i64)), const(False, boolean)),
+        (op("eq", idx(A), idx(A)), const(True, boolean)),
+        (op("min", idx(A), const(7, i64)), idx(A)),
+        (select(op("le", idx(A), const(7, i64)), X, X * 2), X),
         (
             op("max", op("max", op("max", X, const(0, f32)), const(0, f32)), const(0, f32)),
             op("max", X, const(0, f32)),
@@ -58,7 +58,7 @@ def test_becomes(before: Scalar, after: Scalar) -> None:
 
 
 def test_undecided_comparison_stays() -> None:
-    x = select(op("lt", idx(I), const(4, i64)), X, X * 2)
+    x = select(op("lt", idx(A), const(4, i64)), X, X * 2)
     assert simplify(x) is x
 
 
@@ -75,7 +75,7 @@ def test_undecided_comparison_stays() -> None:
     ],
 )
 def test_cast_chains(a: DType, w: DType, b: DType, collapses: bool) -> None:
-    x = read("x", [I], a)
+    x = read("x", [A], a)
     assert (simplify(cast(cast(x, w), b)) is cast(x, b)) == collapses
 
 
@@ -100,7 +100,7 @@ def test_axes_of_extent_one_vanish() -> None:
 
 
 def test_read_outside_its_guard_is_the_fill() -> None:
-    guarded = scalar.read("x", [I], f32, [as_expr(I) - 8], const(2.5, f32))
+    guarded = scalar.read("x", [A], f32, [as_expr(A) - 8], const(2.5, f32))
     assert simplify(guarded) is const(2.5, f32)
 
 
