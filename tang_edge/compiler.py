@@ -20,15 +20,13 @@ from tang_edge.emit.unit import Unit
 from tang_edge.ir import affine, interp
 from tang_edge.ir.dtype import Kind
 from tang_edge.ir.kernel import Kernel
-from tang_edge.ir.tensor import Input, Program
+from tang_edge.ir.tensor import Bind, Constraint, Input, Program
 from tang_edge.ir.text import structural_key
 from tang_edge.onnx_in import DimRange, import_model
 from tang_edge.rewrite.pipeline import optimize
 from tang_edge.schedule import choose, variant
 from tang_edge.schedule.analysis import main_fold
 from tang_edge.schedule.limits import Limits, classes_of
-from tang_edge.schedule.lower import target_of
-from tang_edge.schedule.nest import nest
 from tang_edge.wgsl.module import grid_of, kernel_module
 
 Array = npt.NDArray[Any]
@@ -128,8 +126,8 @@ def build_variant(program: Program, limits: Limits, records: Sequence[choose.Rec
 def _emit_wgsl(v: variant.Variant) -> Made:
     texts: dict[str, str] = {}
 
-    def emit(k: Kernel, where: str) -> tuple[str, Unit]:
-        name, text, u = kernel_module(k, v.limits, where)
+    def emit(k: Kernel, where: str, modes: Sequence[str]) -> tuple[str, Unit]:
+        name, text, u = kernel_module(k, v.limits, where, modes)
         texts[name] = text
         return name, u
 
@@ -146,7 +144,7 @@ def _emit_c(v: variant.Variant) -> Made:
     text = library.text()
     name = f"c-{v.limits.name}"
     one = (affine.const(1),) * 3
-    writer = PlanWriter(v, library.kernel, lambda k: one)
+    writer = PlanWriter(v, lambda k, where, modes: library.kernel(k, where), lambda k: one)
     member = f"kernels/{name}.c"
     return Made(v, member, text, writer.variant(name, member), writer.origin)
 
@@ -163,9 +161,7 @@ def assemble(program: Program, made: Sequence[Made]) -> tuple[dict[str, Any], di
     plan = {
         "version": [1, 0],
         "dims": [{"name": d.name, "min": d.lo, "max": d.hi, "multiple": d.multiple} for d in program.dims],
-        "constraints": [
-            {"left": to_json(c.left), "right": to_json(c.right), "why": c.why} for c in program.constraints
-        ],
+        "constraints": [{"left": to_json(c.left), "right": to_json(c.right), "why": c.why} for c in program.constraints],
         "inputs": [port(i.name, i.name) for i in program.inputs],
         "outputs": [port(name, tensor) for name, tensor in program.outputs],
         "states": states,
@@ -225,11 +221,11 @@ def smallest_sizes(program: Program) -> dict[str, int]:
     return sizes
 
 
-def _gap(c: Any, sizes: Mapping[str, int]) -> int:
+def _gap(c: Constraint, sizes: Mapping[str, int]) -> int:
     return abs(affine.evaluate(c.left, sizes) - affine.evaluate(c.right, sizes))
 
 
-def _holds(c: Any, sizes: Mapping[str, int]) -> bool:
+def _holds(c: Constraint, sizes: Mapping[str, int]) -> bool:
     return _gap(c, sizes) == 0
 
 
@@ -259,13 +255,10 @@ def golden_vectors(source: Program, program: Program) -> bundle_write.GoldenVect
     arrays: dict[str, Array] = {f"in/{k}": v for k, v in inputs.items()}
     for name, tensor in program.outputs:
         arrays[f"out/{name}"] = np.asarray(values[name]).astype(types[tensor].dtype.numpy)
-    top = {i.name for i in program.items if hasattr(i, "expr")}
+    top = {i.name for i in program.items if isinstance(i, Bind)}
     for b in program.binds():
         if b.name in values and b.name in top:
             flat = np.asarray(values[b.name], dtype=np.float64).ravel()
             arrays[f"step/{b.name}"] = flat[bundle_write.sample_indices(flat.size)]
     rtol = tolerance(program)
     return bundle_write.GoldenVectors(sizes, arrays, rtol, rtol)
-
-
-__all__ = ["DEFAULT_TARGETS", "Made", "PackReport", "build_variant", "golden_vectors", "pack", "target_of", "nest"]

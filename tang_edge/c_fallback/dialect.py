@@ -7,7 +7,7 @@ from typing import Final
 from tang_edge.emit.syntax import Dialect
 from tang_edge.ir import dtype
 
-_LIBM = ("exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf").split()
+_LIBM = ["exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"]
 _INTS = [d for d in dtype.ALL if d.is_int]
 
 
@@ -54,7 +54,7 @@ def _ops() -> dict[tuple[str, str], str]:
 
 
 def _vector_ops() -> dict[tuple[str, str], str]:
-    own = "exp log tanh sqrt floor ceil round trunc abs".split()
+    own = ["exp", "log", "tanh", "sqrt", "floor", "ceil", "round", "trunc", "abs"]
     t = {(name, "f"): f"tang_{name}_{{s}}({{0}})" for name in (*_LIBM, *own)}
     t |= {
         ("abs", "i"): "tang_abs_{s}({0})",
@@ -153,8 +153,8 @@ C: Final = Dialect(
     barrier="",
     floor_div="tang_floor_div({a}, {k})",
     floor_mod="tang_floor_mod({a}, {k})",
-    minimum="TANG_MIN({a}, {b})",
-    maximum="TANG_MAX({a}, {b})",
+    minimum="tang_lesser({a}, {b})",
+    maximum="tang_greater({a}, {b})",
     index_cast="(long)({v})",
     int_value="(({t})({e}))",
 )

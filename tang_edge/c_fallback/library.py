@@ -21,7 +21,7 @@ class Library:
     def __init__(self, v: Variant) -> None:
         self.v = v
         self.dims = {d: f"D{k}" for k, d in enumerate(v.program.dims)}
-        self.sizes = Printer(C, {d: f"({self.dims[d]} / {d.multiple})" for d in v.program.dims})
+        self.sizes = Printer(C, {d: f"({x} / {d.multiple})" if d.multiple > 1 else x for d, x in self.dims.items()})
         self.units: dict[str, list[str]] = {}
         self.fills: dict[tuple[str, object], int] = {}
         self.lanes: set[int] = set()
@@ -89,8 +89,14 @@ class Library:
 
     def _context(self) -> str:
         dims = "\n".join(f"#define D{k} (x->dims[{k}])" for k in range(len(self.v.program.dims)))
-        text = "typedef struct { const int64_t *dims; uint8_t *const *at; const void *const *constants; tang_pool *pool; const uint8_t *choice; } tang_context;"
-        return f"{text}\n{dims}"
+        fields = (
+            "const int64_t *dims",
+            "uint8_t *const *at",
+            "const void *const *constants",
+            "tang_pool *pool",
+            "const uint8_t *choice",
+        )
+        return "typedef struct { " + " ".join(f"{f};" for f in fields) + f" }} tang_context;\n{dims}"
 
     def _functions(self, steps: Sequence[Step | Branch], prefix: str) -> tuple[list[str], list[str]]:
         """Functions of the steps, and the lines of a runner that calls those in range (preorder numbers)."""
@@ -158,21 +164,40 @@ class Library:
 
     def _sizes(self) -> str:
         checks = [_range_check(d, k) for k, d in enumerate(self.v.program.dims)]
-        lines = ["int32_t tang_abi(void) { return TANG_ABI_VERSION; }", "", "static int32_t tang_check(const int64_t *dims) {"]
+        lines = [
+            "int32_t tang_abi(void) { return TANG_ABI_VERSION; }",
+            "",
+            "static int32_t tang_check(const int64_t *dims) {",
+        ]
         lines += ["  (void)dims;", *checks, "  return 0;", "}", ""]
-        lines += ["int32_t tang_sizes(const int64_t *dims, int64_t *sizes) {", "  const tang_context c = {dims, 0, 0, 0, 0}, *x = &c;"]
+        lines += [
+            "int32_t tang_sizes(const int64_t *dims, int64_t *sizes) {",
+            "  const tang_context c = {dims, 0, 0, 0, 0}, *x = &c;",
+        ]
         lines += ["  (void)x;", "  if (tang_check(dims)) return 1;"]
         lines += [*self._offsets(self.v.slots, "a"), *self._offsets(self.v.packed_slots, "q")]
-        lines += [f"  sizes[0] = a[{len(self.v.slots)}];", f"  sizes[1] = q[{len(self.v.packed_slots)}];", "  return 0;", "}"]
+        lines += [
+            f"  sizes[0] = a[{len(self.v.slots)}];",
+            f"  sizes[1] = q[{len(self.v.packed_slots)}];",
+            "  return 0;",
+            "}",
+        ]
         return "\n".join(lines)
 
     def _run(self, early: Sequence[str], steps: Sequence[str]) -> str:
-        lines = ["static void tang_phase0(const tang_context *x, int32_t first, int32_t last) {", "  (void)x, (void)first, (void)last;"]
+        lines = [
+            "static void tang_phase0(const tang_context *x, int32_t first, int32_t last) {",
+            "  (void)x, (void)first, (void)last;",
+        ]
         lines += [*early, "}", "", "static void tang_phase1(const tang_context *x, int32_t first, int32_t last) {"]
         lines += ["  (void)x, (void)first, (void)last;", *steps, "}", "", "int32_t tang_run(const tang_call *call) {"]
         lines += ["  if (tang_check(call->dims)) return 1;", f"  uint8_t *at[{len(self.v.buffers) + 1}];"]
         lines += ["  const tang_context c = {call->dims, at, call->constants, (tang_pool *)call->pool, call->choice}, *x = &c;"]
-        lines += [*self._offsets(self.v.slots, "a"), *self._offsets(self.v.packed_slots, "q"), "  (void)a, (void)q, (void)x;"]
+        lines += [
+            *self._offsets(self.v.slots, "a"),
+            *self._offsets(self.v.packed_slots, "q"),
+            "  (void)a, (void)q, (void)x;",
+        ]
         for b in self.v.buffers:
             if b.slot is not None:
                 base = "call->packed + q" if b.kind == "packed" else "call->arena + a"

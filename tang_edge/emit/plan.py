@@ -13,9 +13,9 @@ from tang_edge.ir.tensor import Bind
 from tang_edge.schedule.addresses import Placed
 from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import nest
-from tang_edge.schedule.variant import BufferPlan, Branch, Step, Variant
+from tang_edge.schedule.variant import Branch, BufferPlan, Step, Variant
 
-Emit = Callable[[Kernel, str], tuple[str, Unit]]  # kernel, bind name -> (kernel id, unit)
+Emit = Callable[[Kernel, str, Sequence[str]], tuple[str, Unit]]  # kernel, where, binding modes -> (kernel id, unit)
 Grid = Callable[[Kernel], Sequence[affine.Expr]]
 
 
@@ -32,7 +32,7 @@ class PlanWriter:
     def variant(self, identifier: str, source: str) -> dict[str, Any]:
         """The variant's entry in the plan."""
         v = self.v
-        prologue = [self.step(s) for s in v.prologue]
+        prologue = [self.step(s, early=True) for s in v.prologue]
         steps = [self.any_step(s) for s in v.steps]
         out: dict[str, Any] = {
             "id": identifier,
@@ -86,11 +86,11 @@ class PlanWriter:
         then, orelse = [self.any_step(x) for x in s.then], [self.any_step(x) for x in s.orelse]
         return {"if": {"cond": self.ids[s.cond], "then": then, "else": orelse}}
 
-    def step(self, s: Step) -> dict[str, Any]:
+    def step(self, s: Step, early: bool = False) -> dict[str, Any]:
         """A step with its alternates."""
         alternates = []
         for a in s.alternates:
-            alternates.append({"tag": a.tag, "dispatches": [self._dispatch(k, s.bind) for k in a.kernels]})
+            alternates.append({"tag": a.tag, "dispatches": [self._dispatch(k, s.bind, early) for k in a.kernels]})
         origin = [str(o) for o in s.bind.origin]
         return {"name": s.bind.name, "origin": origin, "writes": self._writes(s.bind), "alternates": alternates}
 
@@ -108,10 +108,15 @@ class PlanWriter:
             "offset": to_json(offset),
         }
 
-    def _dispatch(self, k: Kernel, bind: Bind) -> dict[str, Any]:
+    def _mode(self, tensor: str, early: bool) -> str:
+        """One buffer may not be bound read-only and writable in one dispatch, so all of the arena is read_write."""
+        kind = self.kinds[tensor]
+        return "read" if kind == "constant" or (kind == "packed" and not early) else "read_write"
+
+    def _dispatch(self, k: Kernel, bind: Bind, early: bool) -> dict[str, Any]:
         where = str(bind.origin[-1]) if bind.origin else bind.name
-        name, u = self.emit(k, where)
-        modes = ["read_write" if b.writable else "read" for b in u.kernel.buffers]
+        modes = [self._mode(b.tensor, early) for b in k.buffers]
+        name, u = self.emit(k, where, modes)
         entry = {"entry": "main", "workgroup": [max(1, k.workgroup), 1, 1], "bindings": modes}
         self.kernels.setdefault(name, {**entry, "params": len(u.params), "safe": True})
         self.origin.setdefault(name, []).append(bind.name)

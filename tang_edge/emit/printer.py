@@ -177,9 +177,7 @@ class Printer:
         for s in statements:
             match s:
                 case For():
-                    head = self.d.loop.format(
-                        n=s.var.name, start=self.expr(s.start), stop=self.expr(s.stop), step=s.step
-                    )
+                    head = self.d.loop.format(n=s.var.name, start=self.expr(s.start), stop=self.expr(s.stop), step=s.step)
                     lines += [pad + head + " {", *self.body(s.body, indent + 1), pad + "}"]
                 case When():
                     lines += self._when(s, indent)
@@ -223,7 +221,6 @@ class Printer:
 
     def _row(self, s: Row) -> list[str]:
         self.rows[s.name] = s
-        fill = self.literal(s.fill, s.dtype)
         far = s.span > self.d.row_span
         if not far:
             key = (s.dtype.name, s.fill)
@@ -235,7 +232,14 @@ class Printer:
     def _store(self, s: Store) -> str:
         v = s.value
         t = self.type(v.dtype, v.lanes)
-        fields = {"b": s.buffer, "i": self.expr(s.index), "v": self.value(v), "t": t, "lanes": v.lanes, "dtype": v.dtype.name}
+        fields = {
+            "b": s.buffer,
+            "i": self.expr(s.index),
+            "v": self.value(v),
+            "t": t,
+            "lanes": v.lanes,
+            "dtype": v.dtype.name,
+        }
         count = self.expr(s.count) if s.count is not None else str(v.lanes)
         if s.stride is not None:
             return self.d.strided_store.format(count=count, stride=self.expr(s.stride), **fields)

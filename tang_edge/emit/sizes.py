@@ -12,6 +12,9 @@ def to_json(e: Expr) -> Json:
     """The expression in the plan's size language."""
     terms: list[Json] = []
     for m, c in e.terms:
+        if len(m) == 1 and isinstance(m[0], Dim) and c == m[0].multiple:
+            terms.append(m[0].name)  # multiple * (n / multiple) = n
+            continue
         factors: list[Json] = [_atom(a) for a in m]
         if c != 1 or not factors:
             factors.insert(0, c)
@@ -28,8 +31,14 @@ def _atom(a: Atom) -> Json:
         case Mod():
             return ["%", to_json(a.e), a.k]
         case Min():
-            return ["min", to_json(a.a), to_json(a.b)]
+            return ["min", *_flat("min", a.a), *_flat("min", a.b)]
         case Max():
-            return ["max", to_json(a.a), to_json(a.b)]
+            return ["max", *_flat("max", a.a), *_flat("max", a.b)]
         case Var() | Opaque():
             raise CompilerBug(f"a size mentions {a}")
+
+
+def _flat(name: str, e: Expr) -> list[Json]:
+    """max(max(a, b), c) = max(a, b, c)."""
+    j = to_json(e)
+    return j[1:] if isinstance(j, list) and j[0] == name else [j]

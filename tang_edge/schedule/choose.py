@@ -26,9 +26,7 @@ Options = Sequence[tuple[str, Scheduled]]
 class Scheduler(Protocol):
     """Gives the tagged candidates for a bind, best first, the safest last."""
 
-    def __call__(
-        self, bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
-    ) -> Options: ...
+    def __call__(self, bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Options: ...
 
 
 class Timer(Protocol):
@@ -54,9 +52,7 @@ class Defaults:
     records: tuple[Record, ...] = ()
     key_of: Mapping[str, str] | None = None  # bind name -> structural key
 
-    def __call__(
-        self, bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
-    ) -> Options:
+    def __call__(self, bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Options:
         """Candidates, best first."""
         family = FAMILIES[limits.backend]
         options = list(family(bind, placed, constants, limits))

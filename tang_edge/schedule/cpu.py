@@ -203,9 +203,7 @@ def choose_tile(bind: Bind, reads: Sequence[Access], axis: Var, lanes: int, poin
         for p in range(1, 15 if points else 2):
             if p * n + n + 1 > limits.registers or p > extent:
                 continue
-            loads = sum(
-                (p if points and r.moves(points) else 1) * (n if r.moves(axis) else 1) for r in reads
-            )
+            loads = sum((p if points and r.moves(points) else 1) * (n if r.moves(axis) else 1) for r in reads)
             multiple = affine.multiple_of(points.extent) if points else 1
             tiles = -(-extent // p) if known or multiple % p == 0 else extent / p + 0.4
             cost = max(p * n / 2, loads / 2, 4) * tiles * -(-vectors // n)
@@ -256,8 +254,6 @@ def _tiled(
     same = [x.var.name for x in whole.loops if x.kind is Kind.GRID]
     part = mark(_shape(n, tile, names, bytes_packed, store, Tail.CUT), Kind.GRID, *same)
     return Scheduled(new, prologue, (whole, part))
-
-
 
 
 def placed_with(placed: Mapping[str, Placed], binds: Sequence[Bind]) -> dict[str, Placed]:

@@ -107,9 +107,7 @@ def _tiled(
     return found
 
 
-def _tile(
-    n: Nest, axis: Var, points: Var | None, order: Sequence[str], lanes: int, tile: tuple[int, int]
-) -> Nest:
+def _tile(n: Nest, axis: Var, points: Var | None, order: Sequence[str], lanes: int, tile: tuple[int, int]) -> Nest:
     """Lanes and registers over the vector axis and the points axis."""
     v = axis.name
     wide = typical(axis.extent)
@@ -162,9 +160,7 @@ def _block(extent: Expr) -> int | None:
 
 def _footprint(n: Nest, r: Access, placed: Mapping[str, Placed], inner: str) -> int:
     e = affine.substitute(r.address, n.index)
-    used = affine.variables(e).union(
-        *(affine.variables(affine.substitute(g, n.index)) for g in r.read.view.guard)
-    )
+    used = affine.variables(e).union(*(affine.variables(affine.substitute(g, n.index)) for g in r.read.view.guard))
     total = 1
     for x in n.loops:
         local = x.kind in (Kind.LANE, Kind.UNROLL) or x.var.name == inner

@@ -90,9 +90,7 @@ class _Lowering:
     @staticmethod
     def _points(loops: Sequence[Loop]) -> list[Point]:
         ranges = [range(x.var.extent.constant or 1) for x in loops]
-        return [
-            {x.var: affine.const(k) for x, k in zip(loops, p, strict=True)} for p in itertools.product(*ranges)
-        ]
+        return [{x.var: affine.const(k) for x, k in zip(loops, p, strict=True)} for p in itertools.product(*ranges)]
 
     def _clamped(self) -> dict[Var, Expr]:
         env = dict(self.nest.index)
@@ -171,16 +169,16 @@ class _Lowering:
         for e, limit in rests:
             axis = next(a for a, x in self.nest.index.items() if x is e)
             done = limit // (self.across.extent.constant or 1) * (self.across.extent.constant or 1)
-            k = affine.var(self.scopes.name("k"), limit)
+            left = affine.var(self.scopes.name("k"), limit)
             self.scopes.push()
-            self.scopes.define(k.name)
+            self.scopes.define(left.name)
             lane, self.exprs.lane = self.exprs.lane, None
-            env = {**self.at(point), axis: affine.as_expr(k)}
+            env = {**self.at(point), axis: affine.as_expr(left)}
             memo: dict[Scalar, Value] = {}
             self.exprs.accumulate(fold.monoid, total, [self.exprs.tree(y, env, memo) for y in fold.lifts])
             self.exprs.lane = lane
             body = self.scopes.pop()
-            self.scopes.add(For(k, done, limit, body))
+            self.scopes.add(For(left, done, limit, body))
         return total
 
     def _lanes_of(self, fold: Comprehension) -> int:
@@ -346,5 +344,3 @@ def _with_fill(x: Scalar, read: Read, identity: Const) -> bool:
     if isinstance(x, Op) and x.name == "cast" and identity.value == 0 and x.args[0] is read:
         return read.view.fill is not None and read.view.fill.value == 0
     return False
-
-

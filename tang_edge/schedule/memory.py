@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tang_edge.ir.affine import Expr, maximum
+from tang_edge.ir.affine import Expr, maximum, nonneg
 from tang_edge.schedule.addresses import Placed
 from tang_edge.schedule.analysis import typical
 
@@ -57,8 +57,17 @@ def assign_slots(lives: Sequence[Life], placed: Mapping[str, Placed]) -> tuple[d
         slot_of[life.tensor] = k
     sizes: list[Expr] = []
     for group in tenants:
-        size = placed[group[0].tensor].bytes()
-        for life in group[1:]:
-            size = maximum(size, placed[life.tensor].bytes())
-        sizes.append(size)
+        sizes.append(greatest([placed[life.tensor].bytes() for life in group]))
     return slot_of, sizes
+
+
+def greatest(es: Sequence[Expr]) -> Expr:
+    """max of some expressions, without those that another one is proved to dominate."""
+    kept: list[Expr] = []
+    for e in dict.fromkeys(es):
+        if not any(nonneg(f - e) for f in kept):
+            kept = [f for f in kept if not nonneg(e - f)] + [e]
+    size = kept[0]
+    for e in kept[1:]:
+        size = maximum(size, e)
+    return size

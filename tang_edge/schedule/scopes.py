@@ -114,7 +114,9 @@ class Scopes:
         level = self.level(e)
         inner = [(m, c) for m, c in e.terms if self.level(Expr(((m, c),))) == level or not m]
         outer = [(m, c) for m, c in e.terms if self.level(Expr(((m, c),))) < level and m]
-        if len(outer) == 0 or (len(outer) == 1 and len(outer[0][0]) == 1 and isinstance(outer[0][0][0], Var) and outer[0][1] == 1):
+        if len(outer) == 0 or (
+            len(outer) == 1 and len(outer[0][0]) == 1 and isinstance(outer[0][0][0], Var) and outer[0][1] == 1
+        ):
             return e
         base = Expr(tuple(outer))
         at = self.level(base)

@@ -10,7 +10,28 @@ from typing import Final
 
 from tang_edge.emit.syntax import Dialect
 
-_FUNCTIONS = "exp log sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt floor ceil round trunc abs sign".split()
+_FUNCTIONS = [
+    "exp",
+    "log",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sqrt",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "abs",
+    "sign",
+]
 
 
 def _ops() -> dict[tuple[str, str], str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tang_edge.emit.legalize import legalize
 from tang_edge.emit.unit import Unit, grid_total, unit
 from tang_edge.ir import affine
@@ -13,11 +15,11 @@ from tang_edge.wgsl.dialect import HELPERS, INTEGERS, WGSL
 FOLD = 32768  # workgroups in x before the grid goes on in y (the limit is 65,535)
 
 
-def kernel_module(k: Kernel, limits: Limits, where: str) -> tuple[str, str, Unit]:
-    """Name, text and unit of a kernel."""
+def kernel_module(k: Kernel, limits: Limits, where: str, modes: Sequence[str]) -> tuple[str, str, Unit]:
+    """Name, text and unit of a kernel whose buffers are bound in these access modes ("read" or "read_write")."""
     u = unit(legalize(k, limits, where), WGSL)
-    name = u.name("wgsl")
-    return name, _text(u), u
+    name = u.name("wgsl " + ",".join(modes))
+    return name, _text(u, modes), u
 
 
 def grid_of(k: Kernel) -> tuple[Expr, Expr, Expr]:
@@ -26,12 +28,11 @@ def grid_of(k: Kernel) -> tuple[Expr, Expr, Expr]:
     return affine.minimum(total, affine.const(FOLD)), (total + (FOLD - 1)) // FOLD, affine.const(1)
 
 
-def _text(u: Unit) -> str:
+def _text(u: Unit, modes: Sequence[str]) -> str:
     k = u.kernel
     lines: list[str] = []
     for n, b in enumerate(k.buffers):
-        mode = "read_write" if b.writable else "read"
-        lines.append(f"@group(0) @binding({n}) var<storage, {mode}> {b.name}: array<{WGSL.types[b.dtype.name]}>;")
+        lines.append(f"@group(0) @binding({n}) var<storage, {modes[n]}> {b.name}: array<{WGSL.types[b.dtype.name]}>;")
     if u.params:
         n = len(k.buffers)
         lines.append(f"@group(0) @binding({n}) var<uniform> params: array<vec4<i32>, {-(-len(u.params) // 4)}>;")
@@ -43,7 +44,8 @@ def _text(u: Unit) -> str:
         lines.append(HELPERS)
     if "tang_nan" in body:
         lines.append("var<private> tang_nan: u32 = 0x7fc00000u;")
-    head = "fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {"
+    builtins = ("workgroup_id) group: vec3<u32>", "num_workgroups) groups: vec3<u32>", "local_invocation_index) lane: u32")
+    head = f"fn main({', '.join('@builtin(' + b for b in builtins)}) {{"
     lines += [f"@compute @workgroup_size({max(1, k.workgroup)}, 1, 1)", head]
     lines += [f"  let d{n}: i32 = params[{n // 4}].{'xyzw'[n % 4]};" for n in range(len(u.params))]
     lines += _decode(u)
@@ -62,7 +64,7 @@ def _decode(u: Unit) -> list[str]:
             step = f"({step} / ({size}))"
     step = "i32(lane)"
     for v in reversed(k.lanes):
-        size = v.extent.constant
-        lines.append(f"  let {v.name}: i32 = {step if v is k.lanes[0] else f'{step} % {size}'};")
-        step = f"({step} / {size})"
+        width = v.extent.constant
+        lines.append(f"  let {v.name}: i32 = {step if v is k.lanes[0] else f'{step} % {width}'};")
+        step = f"({step} / {width})"
     return lines
