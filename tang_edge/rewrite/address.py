@@ -141,10 +141,6 @@ def _digit(e: Expr) -> tuple[Var, int] | None:
             return _digit(atom.e)
         case Div():
             inner = _digit(atom.e)
-            return (
-                None
-                if inner is None or isinstance(atom.e.terms[0][0][0], Mod)
-                else (inner[0], inner[1] * atom.k)
-            )
+            return None if inner is None or isinstance(atom.e.terms[0][0][0], Mod) else (inner[0], inner[1] * atom.k)
         case _:
             return None

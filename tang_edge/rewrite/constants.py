@@ -71,9 +71,7 @@ def constant_only(x: Scalar, known: Collection[str]) -> bool:
     return bool(read) and all(t in known for t in read) and sizeless(x)
 
 
-def frame(
-    x: Scalar, types: Mapping[str, TensorType], order: Mapping[Var, int]
-) -> list[tuple[Expr, Expr]] | None:
+def frame(x: Scalar, types: Mapping[str, TensorType], order: Mapping[Var, int]) -> list[tuple[Expr, Expr]] | None:
     """(coordinate, extent) of each axis of x as a tensor; None when it is far larger than what it is made of.
 
     Its free axes where they are few; else the coordinates at which its sources are read (a transposed
@@ -92,9 +90,7 @@ def frame(
     return best if _elements(best) <= limit else None
 
 
-def _source_frame(
-    x: Scalar, sources: Sequence[Read], types: Mapping[str, TensorType]
-) -> list[tuple[Expr, Expr]] | None:
+def _source_frame(x: Scalar, sources: Sequence[Read], types: Mapping[str, TensorType]) -> list[tuple[Expr, Expr]] | None:
     """The distinct coordinates of all reads with their extents; None where axes occur elsewhere too."""
     if any(r.view.guard for r in sources) or not all(isinstance(y, (Op, Read, Const)) for y in nodes(x)):
         return None

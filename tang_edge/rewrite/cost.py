@@ -14,7 +14,7 @@ from functools import lru_cache
 from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Dim, Expr, Opaque, Var
 from tang_edge.ir.ops import OPS
-from tang_edge.ir.scalar import Const, Get, Idx, Op, Read, Scalar
+from tang_edge.ir.scalar import Get, Idx, Op, Read, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,7 @@ def nodes(x: Scalar) -> frozenset[Scalar]:
 
 def point_cost(x: Scalar) -> float:
     """Operators and loads to compute x at one point, shared nodes once; comprehensions are left out."""
-    weights = (
-        op_weight(n.name) if isinstance(n, Op) else COST.load if isinstance(n, Read) else 0 for n in nodes(x)
-    )
+    weights = (op_weight(n.name) if isinstance(n, Op) else COST.load if isinstance(n, Read) else 0 for n in nodes(x))
     return float(sum(weights))
 
 
@@ -126,8 +124,3 @@ def sites(x: Scalar) -> tuple[Site, ...]:
 def sites_of(x: Scalar, tensor: str) -> tuple[Site, ...]:
     """The sites of one tensor."""
     return tuple(s for s in sites(x) if s.read.tensor == tensor)
-
-
-def is_literal(x: Scalar) -> bool:
-    """True for literals and affine values."""
-    return isinstance(x, (Const, Idx))

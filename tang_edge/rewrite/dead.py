@@ -25,9 +25,7 @@ def _live_items(items: Sequence[Item], live: set[str]) -> tuple[Item, ...]:
             if live.isdisjoint(item.results):
                 continue
             live.add(item.cond)
-            kept.append(
-                replace(item, then=_live_items(item.then, live), orelse=_live_items(item.orelse, live))
-            )
+            kept.append(replace(item, then=_live_items(item.then, live), orelse=_live_items(item.orelse, live)))
         elif isinstance(item, Bind):
             if (item.store.tensor if item.store else item.name) in live or item.name in live:
                 live.update(tensors_read(item.expr))

@@ -60,10 +60,7 @@ def has_reduction(bind: Bind) -> bool:
 def within_limits(producer: Bind, consumer: Bind, limits: FusionLimits) -> bool:
     """The bind that fusion would make reads few enough tensors and stays readable."""
     tensors = set(tensors_read(consumer.expr)) - {producer.name} | set(tensors_read(producer.expr))
-    return (
-        len(tensors) <= limits.tensors_read
-        and op_count(producer.expr) + op_count(consumer.expr) <= limits.operators
-    )
+    return len(tensors) <= limits.tensors_read and op_count(producer.expr) + op_count(consumer.expr) <= limits.operators
 
 
 def can_fuse(producer: Bind, readers: Sequence[Bind], limits: FusionLimits, *, again: bool) -> Decision:
@@ -103,9 +100,7 @@ def _reduction(producer: Bind, readers: Sequence[Bind]) -> Decision:
     if any(divides(e) for e in view.coords):
         if consumer.store is not None or invert(view.coords, consumer.axes, producer.axes) is None:
             return no("the reduction would run on axes that need division")
-        return Decision(
-            True, "epilogue of a reduction, stored through the inverse of the reader's view", True
-        )
+        return Decision(True, "epilogue of a reduction, stored through the inverse of the reader's view", True)
     return yes("epilogue of a reduction, each element used once")
 
 

@@ -27,6 +27,12 @@ def fuse(program: Program, limits: FusionLimits | None = None) -> Program:
     return work.graph.program()
 
 
+def reasons(program: Program, limits: FusionLimits | None = None) -> dict[str, Decision]:
+    """Why each bind of an optimised program is not inside its readers (for `explain`), by bind name."""
+    work = _Fusion(Graph(program), limits or FusionLimits())
+    return {b.name: work.decide(slot, again=True) for slot, b in work.graph.binds.items()}
+
+
 class _Fusion:
     def __init__(self, graph: Graph, limits: FusionLimits) -> None:
         self.graph = graph

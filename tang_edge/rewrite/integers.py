@@ -59,9 +59,7 @@ class _Integers:
     def visit(self, x: Scalar) -> Scalar:
         if x not in self.memo:
             new = self.integer_sum(x) if isinstance(x, Get) else None
-            self.memo[x] = (
-                scalar.rebuild(x, self.visit) if new is None and not isinstance(x, Get) else new or x
-            )
+            self.memo[x] = scalar.rebuild(x, self.visit) if new is None and not isinstance(x, Get) else new or x
         return self.memo[x]
 
     def integer_sum(self, x: Get) -> Scalar | None:
@@ -78,9 +76,7 @@ class _Integers:
             return None
         total = scalar.reduce(scalar.sum_of(i32), axes, scalar.op("mul", a.value, b.value))
         value = scalar.cast(total, x.dtype)
-        scale = (
-            a.scale if b.scale is None else b.scale if a.scale is None else scalar.op("mul", a.scale, b.scale)
-        )
+        scale = a.scale if b.scale is None else b.scale if a.scale is None else scalar.op("mul", a.scale, b.scale)
         return value if scale is None else scalar.op("mul", value, scale)
 
     def fits(self, a: Scaled, b: Scaled, axes: Sequence[Var]) -> bool:
@@ -153,11 +149,7 @@ def bounded(y: Scalar) -> tuple[Scalar, int] | None:
         case Op(name="cast") if y.args[0].dtype.is_int:
             inner = bounded(y.args[0])
             lo, hi = y.dtype.limits()
-            return (
-                inner
-                if inner is not None and inner[1] <= hi and (lo < 0 or y.args[0].dtype.kind is Kind.UNSIGNED)
-                else None
-            )
+            return inner if inner is not None and inner[1] <= hi and (lo < 0 or y.args[0].dtype.kind is Kind.UNSIGNED) else None
         case Op(name="add" | "sub") if y.dtype.bits >= 32:
             a, b = bounded(y.args[0]), bounded(y.args[1])
             if a is None or b is None or a[1] + b[1] >= 1 << 31:

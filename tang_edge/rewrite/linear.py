@@ -126,13 +126,7 @@ def _then(name: str, f: Linear, c: Scalar) -> Linear:
     """The form of `f <name> c`."""
     ops = f.ops + 1
     if name in ("add", "sub"):
-        shift = (
-            scalar.op(name, f.shift, c)
-            if f.shift is not None
-            else c
-            if name == "add"
-            else scalar.op("neg", c)
-        )
+        shift = scalar.op(name, f.shift, c) if f.shift is not None else c if name == "add" else scalar.op("neg", c)
         return Linear(f.base, f.scale, shift, ops)
     one = scalar.const(1, c.dtype)
     scale = scalar.op(name, f.scale or one, c)

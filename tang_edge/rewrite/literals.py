@@ -41,8 +41,4 @@ def _value(c: Constant) -> Const | None:
     if flat.size == 0:
         return None
     raw = flat.view(np.uint8).reshape(flat.size, -1)
-    return (
-        scalar.const(flat[0].item(), c.type.dtype)
-        if np.array_equal(raw, np.broadcast_to(raw[0], raw.shape))
-        else None
-    )
+    return scalar.const(flat[0].item(), c.type.dtype) if np.array_equal(raw, np.broadcast_to(raw[0], raw.shape)) else None

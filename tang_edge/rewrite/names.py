@@ -22,10 +22,7 @@ def rename(bind: Bind) -> Bind:
     """One bind with canonical axes; an axis of extent 1 is 0 wherever it is used."""
     axes = out_axes([a.extent for a in bind.axes])
     mapping = {
-        a: affine.const(0) if a.extent.constant == 1 else affine.as_expr(b)
-        for a, b in zip(bind.axes, axes, strict=True)
+        a: affine.const(0) if a.extent.constant == 1 else affine.as_expr(b) for a, b in zip(bind.axes, axes, strict=True)
     }
-    store = bind.store and Store(
-        bind.store.tensor, tuple(affine.substitute(c, mapping) for c in bind.store.coords)
-    )
+    store = bind.store and Store(bind.store.tensor, tuple(affine.substitute(c, mapping) for c in bind.store.coords))
     return replace(bind, axes=axes, expr=scalar.substitute(bind.expr, mapping), store=store)

@@ -17,6 +17,7 @@ from tang_edge.rewrite.names import canonical_axes
 from tang_edge.rewrite.regions import store_in_place
 from tang_edge.rewrite.scales import scales_out_of_sums
 from tang_edge.rewrite.simplify import simplify_program
+from tang_edge.rewrite.stores import move_past_stores
 from tang_edge.rewrite.views import compose_views
 
 
@@ -38,6 +39,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("scales", "numbers that scale an operand taken out of sums", scales_out_of_sums),
     Pass("dead-2", "dequantising binds that nothing reads any more", drop_dead),
     Pass("fuse", "producers substituted into their readers", fuse),
+    Pass("stores", "arithmetic after a merge of axes moved to where it is stored", move_past_stores),
     Pass("linear", "constant scales and offsets merged, scales into weights", merge_linear),
     Pass("hoist", "constant-only parts become prologue binds", hoist),
     Pass("dead-3", "drop what no output needs", drop_dead),

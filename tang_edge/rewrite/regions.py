@@ -111,12 +111,7 @@ class _Concatenation:
     def place(self, part: Bind) -> int | None:
         """The slot of the bind whose whole tensor this part is, when it may write elsewhere."""
         r = part.expr
-        if (
-            not isinstance(r, Read)
-            or r.view.guard
-            or r.tensor in self.prologue
-            or self.graph.is_pinned(r.tensor)
-        ):
+        if not isinstance(r, Read) or r.view.guard or r.tensor in self.prologue or self.graph.is_pinned(r.tensor):
             return None
         slot = self.graph.producer(r.tensor)
         if slot is None or self.graph.scopes[slot] != self.graph.scopes[self.slot]:

@@ -48,9 +48,7 @@ def test_scale_of_a_depthwise_convolution_goes_into_its_weights(net, checked) ->
     def depthwise(n, c, h, x):
         k = var("k", 3)
         col = as_expr(x) + as_expr(k) - 1
-        return scalar.reduce(
-            scalar.sum_of(f32), (k,), net.read("x", (n, c, h, col), (col, 7 - col)) * net.read(w, (c, k))
-        )
+        return scalar.reduce(scalar.sum_of(f32), (k,), net.read("x", (n, c, h, col), (col, 7 - col)) * net.read(w, (c, k)))
 
     net.bind("c", net.shape("x"), depthwise)
     net.output("y", net.channel("y", "mul", "c", net.weights("g", 4)))
@@ -80,9 +78,7 @@ def test_a_shared_value_is_not_scaled_twice(net, checked) -> None:
     """t = c * g + b is used by the gate and by the product: its scale and offset stay one computation."""
     net.conv("c", "x", 4)
     net.channel("t", "add", net.channel("s", "mul", "c", net.weights("g", 4)), net.weights("b", 4))
-    gate = net.map(
-        "gate", lambda v: op("max", op("min", v + 3.0, scalar.const(6, f32)), scalar.const(0, f32)), "t"
-    )
+    gate = net.map("gate", lambda v: op("max", op("min", v + 3.0, scalar.const(6, f32)), scalar.const(0, f32)), "t")
     net.output("y", net.map("y", lambda a, b: a * b, "t", gate))
     (bind,) = checked(net.build()).steps
     assert op_count(bind.expr) == 5
@@ -98,9 +94,7 @@ def test_equal_parts_are_hoisted_once(net, checked) -> None:
 
 def test_casts_of_weights_are_not_copied(net, checked) -> None:
     net.constant("w", np.arange(4, dtype=np.float16))
-    net.output(
-        "y", net.bind("y", net.shape("x"), lambda *i: net.read("x", i) * cast(net.read("w", (i[1],)), f32))
-    )
+    net.output("y", net.bind("y", net.shape("x"), lambda *i: net.read("x", i) * cast(net.read("w", (i[1],)), f32)))
     assert net.types["w"].dtype is f16
     assert not checked(net.build()).prologue
 

@@ -46,9 +46,7 @@ def test_producers_move_into_branches(program: Program) -> None:
 def test_both_branches_keep_their_answer(program: Program, cond: bool) -> None:
     x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     feeds = {"x": x, "c": np.asarray(cond)}
-    np.testing.assert_array_equal(
-        interp.run(optimize(program), feeds)["out"], interp.run(program, feeds)["out"]
-    )
+    np.testing.assert_array_equal(interp.run(optimize(program), feeds)["out"], interp.run(program, feeds)["out"])
 
 
 def test_an_unused_branch_result_drops_the_branch(program: Program) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,9 @@ from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import as_expr, var
 from tang_edge.ir.dtype import f32
 from tang_edge.ir.scalar import const, op
-from tang_edge.ir.tensor import Origin
+from tang_edge.ir.tensor import Alloc, Origin, Store, TensorType, bind
 from tang_edge.rewrite.decide import FusionLimits
-from tang_edge.rewrite.fuse import fuse
+from tang_edge.rewrite.fuse import fuse, reasons
 
 
 def names(found) -> list[str]:
@@ -49,9 +51,7 @@ def test_a_reduction_with_two_readers_is_computed_once(net, checked) -> None:
 def test_squeeze_and_excitation_keeps_the_scaled_input_stored(net, checked) -> None:
     net.relu("r", net.conv("c", "x", 4))
     gate = net.map("g", lambda v: 1.0 / (1.0 + op("exp", -v)), net.mean("m", "r"))
-    net.bind(
-        "se", net.shape("r"), lambda n, c, h, w: net.read("r", (n, c, h, w)) * net.read(gate, (n, c, 0, 0))
-    )
+    net.bind("se", net.shape("r"), lambda n, c, h, w: net.read("r", (n, c, h, w)) * net.read(gate, (n, c, 0, 0)))
     net.output("y", net.conv("d", "se", 6, 1))
     assert names(checked(net.build())) == ["r", "g", "se", "d"]
 
@@ -68,14 +68,10 @@ def test_sum_of_squares_takes_its_operand_in(net, checked) -> None:
 
 def test_layer_norm_is_three_binds(net, checked) -> None:
     net.mean("mu", "x")
-    net.bind(
-        "d", net.shape("x"), lambda n, c, h, w: net.read("x", (n, c, h, w)) - net.read("mu", (n, c, 0, 0))
-    )
+    net.bind("d", net.shape("x"), lambda n, c, h, w: net.read("x", (n, c, h, w)) - net.read("mu", (n, c, 0, 0)))
     net.mean("var", net.map("sq", lambda v: v * v, "d"))
     net.map("sd", lambda v: op("sqrt", v + 1e-5), "var")
-    net.bind(
-        "y", net.shape("x"), lambda n, c, h, w: net.read("d", (n, c, h, w)) / net.read("sd", (n, c, 0, 0))
-    )
+    net.bind("y", net.shape("x"), lambda n, c, h, w: net.read("d", (n, c, h, w)) / net.read("sd", (n, c, 0, 0)))
     net.output("y")
     assert names(checked(net.build())) == ["mu", "sd", "y"]
 
@@ -83,9 +79,7 @@ def test_layer_norm_is_three_binds(net, checked) -> None:
 def test_views_between_layers_add_no_bind(net, checked) -> None:
     c = net.conv("c", "x", 6)
     net.bind("t", (1, 8, 8, 6), lambda n, h, w, k: net.read(c, (n, k, h, w)))
-    net.bind(
-        "s", (1, 8, 8, 2, 3), lambda n, h, w, a, b: net.read("t", (n, h, w, as_expr(a) * 3 + as_expr(b)))
-    )
+    net.bind("s", (1, 8, 8, 2, 3), lambda n, h, w, a, b: net.read("t", (n, h, w, as_expr(a) * 3 + as_expr(b))))
     net.output("y", net.map("y", lambda v: v * v, "s"))
     assert names(checked(net.build())) == ["y"]
 
@@ -94,9 +88,9 @@ def test_a_merged_axis_is_stored_through_the_inverse_view(net, checked) -> None:
     c = net.conv("c", "x", 6)
     net.bind("flat", (1, 6, 64), lambda n, k, i: net.read(c, (n, k, as_expr(i) // 8, as_expr(i) % 8)))
     net.output("y", net.map("y", lambda v: v * v, "flat"))
-    (bind,) = checked(net.build()).steps
-    assert bind.store is not None and bind.store.tensor == "y"
-    assert [str(e) for e in bind.store.coords] == ["0", "i1", "8*i2 + i3"]
+    (only,) = checked(net.build()).steps
+    assert only.store is not None and only.store.tensor == "y"
+    assert [str(e) for e in only.store.coords] == ["0", "i1", "8*i2 + i3"]
 
 
 def test_padding_an_activation_keeps_its_fill(net, checked) -> None:
@@ -154,8 +148,8 @@ def test_origins_add_up_in_order(net, checked) -> None:
         net.origin = (Origin("Relu", name),)
         net.map(name, lambda v: v + 1.0, "x" if k == 0 else "abc"[k - 1])
     net.output("c")
-    (bind,) = checked(net.build()).steps
-    assert [o.node for o in bind.origin] == ["a", "b", "c"]
+    (only,) = checked(net.build()).steps
+    assert [o.node for o in only.origin] == ["a", "b", "c"]
 
 
 def test_symbolic_sizes(net, checked) -> None:
@@ -169,3 +163,26 @@ def test_symbolic_sizes(net, checked) -> None:
     net.output("y", net.map("y", lambda v: op("tanh", v), "t"))
     assert names(checked(net.build())) == ["y"]
     assert affine.dims(net.shape("y")[1])
+
+
+def test_a_merge_of_symbolic_axes_costs_no_bind(net, checked) -> None:
+    """[n, m, 4] -> [n * m, 4] cannot be a view (division by m): it is a store, and the activation moves to it."""
+    n, m = net.dim("n", 1, 8), net.dim("m", 1, 8)
+    z = net.input("z", f32, (n, m, 5))
+    r, w = var("k", 5), net.weights("w", 5, 4)
+    total = lambda i, j, o: scalar.reduce(scalar.sum_of(f32), (r,), net.read(z, (i, j, r)) * net.read(w, (r, o)))  # noqa: E731
+    net.bind("mm", (n, m, 4), total)
+    net.items.append(Alloc("flat", TensorType(f32, (n * m, affine.const(4)))))
+    net.types["flat"] = net.items[-1].type
+    body = bind("flat.0", (n, m, 4), lambda *i: net.read("mm", i))
+    i, j, o = map(as_expr, body.axes)
+    net.items.append(replace(body, store=Store("flat", (i * m + j, o))))
+    net.output("y", net.map("y", lambda v: op("tanh", v), "flat"))
+    (fused,) = checked(net.build()).steps
+    assert fused.store is not None and fused.store.tensor == "y"
+    assert [str(e) for e in fused.store.coords] == ["m*i0 + i1", "i2"]
+
+
+def test_reasons_are_given_for_every_bind(net, checked) -> None:
+    net.output("y", net.conv("c", net.relu("r", "x"), 4))
+    assert {k: d.fuse for k, d in reasons(checked(net.build()).program).items()} == {"r": False, "c": False}

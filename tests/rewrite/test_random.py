@@ -59,9 +59,7 @@ class Random:
     def step(self) -> None:
         x = self.pick()
         shape = self.tensors[x]
-        kind = self.draw(
-            st.sampled_from(["unary", "binary", "reshape", "pad", "reduce", "matmul", "concat", "flip"])
-        )
+        kind = self.draw(st.sampled_from(["unary", "binary", "reshape", "pad", "reduce", "matmul", "concat", "flip"]))
         getattr(self, kind)(x, shape)
 
     def unary(self, x: str, shape: tuple[int, ...]) -> None:
@@ -147,10 +145,7 @@ def programs(draw: st.DrawFn) -> Program:
 @given(programs())
 def test_every_pass_keeps_the_answer(program: Program) -> None:
     rng = np.random.default_rng(0)
-    feeds = {
-        i.name: rng.normal(size=[n.constant or 1 for n in i.type.shape]).astype(np.float32)
-        for i in program.inputs
-    }
+    feeds = {i.name: rng.normal(size=[n.constant or 1 for n in i.type.shape]).astype(np.float32) for i in program.inputs}
     want = interp.run(program, feeds, floats="f64")
 
     def observe(step: object, before: Program, after: Program) -> None:
@@ -168,7 +163,5 @@ def test_the_result_does_not_depend_on_what_ran_before(program: Program) -> None
     for _ in range(7):
         scalar.fresh(1)
     again = optimize(program)
-    assert [(b.name, b.axes, b.store) for b in first.binds()] == [
-        (b.name, b.axes, b.store) for b in again.binds()
-    ]
+    assert [(b.name, b.axes, b.store) for b in first.binds()] == [(b.name, b.axes, b.store) for b in again.binds()]
     assert all(a.expr is b.expr for a, b in zip(first.binds(), again.binds(), strict=True))

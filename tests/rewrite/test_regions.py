@@ -10,9 +10,7 @@ from tang_edge.ir.tensor import Alloc
 
 
 def stores(found) -> dict[str, str]:
-    return {
-        b.name: f"{b.store.tensor}[{', '.join(map(str, b.store.coords))}]" for b in found.steps if b.store
-    }
+    return {b.name: f"{b.store.tensor}[{', '.join(map(str, b.store.coords))}]" for b in found.steps if b.store}
 
 
 def test_reductions_store_their_regions_and_other_readers_follow(net, checked) -> None:
@@ -48,9 +46,7 @@ def test_a_transposed_piece_is_stored_through_the_inverse(net, checked) -> None:
     flat = []
     for k in range(2):
         c = net.conv(f"c{k}", "x", 3)
-        net.bind(
-            f"f{k}", (1, 64, 3), lambda n, i, o, c=c: net.read(c, (n, o, as_expr(i) // 8, as_expr(i) % 8))
-        )
+        net.bind(f"f{k}", (1, 64, 3), lambda n, i, o, c=c: net.read(c, (n, o, as_expr(i) // 8, as_expr(i) % 8)))
         flat.append(f"f{k}")
     net.output("y", net.concat("y", flat, 1))
     assert stores(checked(net.build())) == {"c0": "y[0, 8*i2 + i3, i1]", "c1": "y[0, 8*i2 + i3 + 64, i1]"}

@@ -63,10 +63,7 @@ def instances(rule: Rule) -> list[tuple[dict[str, Scalar], dict[str, Array], Sca
         if not defined(rule, dtypes):
             continue
         grids = np.meshgrid(*(VALUES[d] for d in dtypes), indexing="ij")
-        flat = {
-            k: g.ravel().astype(d.numpy)
-            for (k, g), d in zip(zip(left, grids, strict=True), dtypes, strict=True)
-        }
+        flat = {k: g.ravel().astype(d.numpy) for (k, g), d in zip(zip(left, grids, strict=True), dtypes, strict=True)}
         picks = [choices(v, d, flat[k]) for (k, v), d in zip(left.items(), dtypes, strict=True)]
         for values in itertools.product(*picks):
             bound = dict(zip(left, values, strict=True))
