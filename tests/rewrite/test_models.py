@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tang_edge.ir import scalar
+from tang_edge.ir import interp, scalar
 from tang_edge.ir.tensor import Bind, Program
 from tang_edge.onnx_in import read_model
 from tang_edge.rewrite.constants import is_prologue
@@ -78,3 +79,21 @@ def test_convolutions_read_plain_operands(name: str) -> None:
             lift = c.lifts[0]
             if isinstance(lift, scalar.Op) and lift.name == "mul" and c.monoid.name == "sum":
                 assert all(isinstance(a, scalar.Read) for a in lift.args), (b.name, str(lift))
+
+
+def test_quantised_values_are_those_of_onnx_runtime() -> None:
+    """Every u8 tensor that the optimised program stores equals ONNX Runtime's (its QGemm), element for element."""
+    ort = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    program = optimize(read("reachy-fk-int8"))
+    model = onnx.load(FOLDER / "reachy-fk-int8.onnx")
+    names = [n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"]
+    model.graph.output.extend(onnx.helper.make_tensor_value_info(n, onnx.TensorProto.UINT8, None) for n in names)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {"input": np.random.default_rng(0).uniform(-1.5, 1.5, (64, 7)).astype(np.float32)}
+    want = dict(zip(names, session.run(names, feeds), strict=True))
+    got = interp.run(program, feeds, keep=set(names))
+    stored = [n for n in names if n in got]
+    assert len(stored) == 7  # the input and the output of each tanh
+    for name in stored:
+        np.testing.assert_array_equal(got[name], want[name], err_msg=name)
