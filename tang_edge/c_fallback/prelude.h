@@ -6,7 +6,8 @@
 #define TANG_MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #define TANG_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define TANG_SATURATE(T, x, lo, hi) ((x) != (x) ? (T)0 : (x) <= (double)(lo) ? (T)(lo) : (x) >= (double)(hi) ? (T)(hi) : (T)(x))
-#define TANG_SPLAT(V, x) ((V){0} + (x))
+/* x - 0 is x for every x (-0 and NaN included), so compilers make it a plain broadcast; 0 + x is not (-0) */
+#define TANG_SPLAT(V, x) ((x) - (V){0})
 #define TANG_LOAD(V, p) (*(const V##_at *)(p))
 #define TANG_STORE(V, p, x) (*(V##_at *)(p) = (x))
 #define TANG_STORE_SOME(V, p, x, n)                                              \
@@ -23,6 +24,8 @@
     for (long l_ = 0; l_ < (want_ < all_ ? want_ : all_); ++l_) (p)[l_ * (stride)] = x_[l_]; \
   } while (0)
 
+static inline long tang_lesser(long a, long b) { return a < b ? a : b; }
+static inline long tang_greater(long a, long b) { return a > b ? a : b; }
 static inline long tang_floor_div(long a, long k) { return a / k - (a % k < 0); }
 static inline long tang_floor_mod(long a, long k) { const long r = a % k; return r < 0 ? r + k : r; }
 static inline int64_t tang_mod_i64(int64_t a, int64_t b) {
