@@ -1,7 +1,8 @@
 """Named dimensions: how a graph's unknown sizes get names and ranges.
 
-A size that the model does not fix becomes a dimension. Its name is `dim_param` where that is an identifier, else
-`<input>_<axis>`. One `dim_param` is one dimension, except "" and "?", which always stand for sizes of their own.
+A size that the model does not fix becomes a dimension. Its name is `dim_param` where that is an identifier,
+else `<input>_<axis>`. One `dim_param` is one dimension, except "" and "?", which always stand for sizes of
+their own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tang_edge.ir.affine import Dim, Expr
 
 @dataclass(frozen=True, slots=True)
 class DimRange:
-    """The sizes that a named dimension may take: lo <= size <= hi, in steps of `multiple`. lo == hi fixes it."""
+    """The sizes that a named dimension may take: lo <= size <= hi, in steps of `multiple`. lo == hi fixes
+    it.
+    """
 
     lo: int
     hi: int

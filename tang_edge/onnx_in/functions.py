@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import onnx
 from onnx import FunctionProto, NodeProto, TypeProto
@@ -24,9 +25,18 @@ def _version(op: str, domain: str, opset: int) -> tuple[OpSchema, int] | None:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
         return None
-    versions = [*schema.function_opset_versions, *schema.context_dependent_function_opset_versions]
+    versions = [*_versions(schema), *_versions(schema, "context_dependent_")]
     fitting = [v for v in versions if v <= opset]
     return (schema, max(fitting)) if fitting else None
+
+
+def _versions(schema: OpSchema, kind: str = "") -> list[int]:
+    return list(getattr(schema, f"{kind}function_opset_versions"))
+
+
+def _call(schema: OpSchema, method: str, *args: Any) -> bytes:
+    """A method that onnx has but does not declare to type checkers."""
+    return bytes(getattr(schema, method)(*args))
 
 
 def body_of(node: Node) -> FunctionProto | None:
@@ -35,12 +45,12 @@ def body_of(node: Node) -> FunctionProto | None:
     if found is None:
         return None
     schema, version = found
-    if version in schema.function_opset_versions:
-        raw = schema.get_function_with_opset_version(version)
+    if version in _versions(schema):
+        raw = _call(schema, "get_function_with_opset_version", version)
     else:
         types = [_type_of(v).SerializeToString() for v in node.inputs]
         request = node.proto.SerializeToString()
-        raw = schema.get_context_dependent_function_with_opset_version(version, request, types)
+        raw = _call(schema, "get_context_dependent_function_with_opset_version", version, request, types)
     body = FunctionProto()
     body.ParseFromString(raw)
     return body if body.node else None
@@ -89,9 +99,7 @@ def expand(node: Node, body: FunctionProto) -> None:
             node.alias(result, k)
 
 
-def _bound(
-    proto: NodeProto, attributes: Mapping[str, onnx.AttributeProto], outer: Node, absent: set[str]
-) -> NodeProto:
+def _bound(proto: NodeProto, attributes: Mapping[str, onnx.AttributeProto], outer: Node, absent: set[str]) -> NodeProto:
     """A node of a body with its references to the function's attributes resolved."""
     inner = NodeProto()
     inner.CopyFrom(proto)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,9 +18,8 @@ from tang_edge.onnx_in import functions, table, weights
 from tang_edge.onnx_in.dims import DimTable
 from tang_edge.onnx_in.node import Body, Node, number
 from tang_edge.onnx_in.order import sorted_nodes
-from tang_edge.onnx_in.values import FOLD_LIMIT, ONNX_DTYPES, Value, as_objects, expr_of
+from tang_edge.onnx_in.values import FOLD_LIMIT, ONNX_DTYPES, Value, as_objects, expr_of, onnx_type_name
 from tang_edge.onnx_in.values import constant as constant_value
-from tang_edge.onnx_in.values import onnx_type_name
 
 Place = Callable[[list[Expr]], Sequence[Expr]]
 
@@ -121,9 +121,7 @@ class Importer:
         self.builder.items.append(tensor.Bind(name, axes, expr, None, origin))
         return self._typed(name, tensor.TensorType(expr.dtype, tuple(extents)))
 
-    def store(
-        self, name: str, shape: Sequence[Expr], axes: Sequence[Expr], body: Body, where: Place, node: Node
-    ) -> Value:
+    def store(self, name: str, shape: Sequence[Expr], axes: Sequence[Expr], body: Body, where: Place, node: Node) -> Value:
         """A tensor filled through a store map: name[where(c)] = body(c) for c over axes."""
         extents = [self.settle(affine.as_expr(n)) for n in axes]
         c = coordinates(extents)
@@ -190,7 +188,9 @@ class Importer:
             scope.values[info.name] = Value(info.name, ONNX_DTYPES[elem], settled, None, info.name)
 
     def initialisers(self, graph: GraphProto, scope: Scope) -> None:
-        """Bring the graph's weights into scope (they become constants of the program when something reads them)."""
+        """Bring the graph's weights into scope (they become constants of the program when something reads
+        them).
+        """
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise UnsupportedModel("sparse initialisers", where=name, remedy="Export dense weights")
@@ -273,7 +273,9 @@ class Importer:
             v = scope.find(info.name)
             if v is None:
                 raise UnsupportedModel(
-                    "nothing produces it", where=f"output '{info.name}'", remedy="Run onnx.checker on the model"
+                    "nothing produces it",
+                    where=f"output '{info.name}'",
+                    remedy="Run onnx.checker on the model",
                 )
             self.output(info.name, v)
 
@@ -300,9 +302,6 @@ class Importer:
         self.builder.output(name, t)
 
 
-
-
-
 def coordinates(extents: Sequence[Expr]) -> list[Expr]:
     """The coordinates i0, i1, ... of a bind; 0 on axes of extent 1."""
     axes = tensor.out_axes(extents)
@@ -315,10 +314,12 @@ def complexity(e: Expr) -> tuple[bool, int, int, str]:
 
 
 def sequence(elements: Sequence[Expr], k: Expr, dt: dtype.DType) -> Scalar:
-    """The k-th of some expressions as a scalar: affine when they are an arithmetic progression, else a chain of selects."""
+    """The k-th of some expressions as a scalar: affine when they are an arithmetic progression, else a chain
+    of selects.
+    """
     if k.constant is not None:
         return number(elements[k.constant], dt)
-    steps = [b - a for a, b in zip(elements, elements[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(elements)]
     if steps and all(s is steps[0] for s in steps):
         return number(elements[0] + k * steps[0], dt)
     out = number(elements[-1], dt)
@@ -332,12 +333,12 @@ def _input_shape(info: ValueInfoProto, dims: DimTable) -> list[Expr]:
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         raise UnsupportedModel(
-            f"is a {kind or 'value without a type'}", where=f"input '{info.name}'", remedy="Only tensors are supported"
+            f"is a {kind or 'value without a type'}",
+            where=f"input '{info.name}'",
+            remedy="Only tensors are supported",
         )
     if not info.type.tensor_type.HasField("shape"):
-        raise UnsupportedModel(
-            "has no shape", where=f"input '{info.name}'", remedy="Export with a fixed number of axes"
-        )
+        raise UnsupportedModel("has no shape", where=f"input '{info.name}'", remedy="Export with a fixed number of axes")
     shape: list[Expr] = []
     for axis, d in enumerate(info.type.tensor_type.shape.dim):
         if d.HasField("dim_value") and d.dim_value > 0:

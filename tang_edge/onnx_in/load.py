@@ -23,7 +23,8 @@ _ = _ops  # importing it fills the operator table
 def load(source: str | PathLike[str] | bytes) -> tuple[ModelProto, str | None, str]:
     """The model, its folder (None for bytes) and the SHA-256 of its file.
 
-    Raises UnsupportedModel when it is no ONNX file, when it is truncated, and when it holds unknown operators.
+    Raises UnsupportedModel when it is no ONNX file, when it is truncated, and when it holds unknown
+    operators.
     """
     if isinstance(source, (bytes, bytearray)):
         raw, folder, where = bytes(source), None, "model"
@@ -77,9 +78,7 @@ def _expanded(model: ModelProto, where: str) -> ModelProto:
         if model.functions:
             model = inliner.inline_local_functions(model)
     except (RuntimeError, ValueError, onnx.checker.ValidationError) as e:
-        raise UnsupportedModel(
-            f"its functions cannot be inlined: {e}", where=where, remedy="Inline them in the export"
-        ) from e
+        raise UnsupportedModel(f"its functions cannot be inlined: {e}", where=where, remedy="Inline them in the export") from e
     return model
 
 

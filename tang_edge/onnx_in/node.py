@@ -108,6 +108,13 @@ class Node:
             self.fail(f"{what} ('{v.name}') is computed while the model runs", "Make it a constant in the export")
         return v.data
 
+    def needed(self, k: int, what: str) -> Array:
+        """Input k as a constant array; UnsupportedModel when it is absent or computed."""
+        data = self.constant(k, what)
+        if data is None:
+            self.fail(f"{what} is missing", "Export the model again")
+        return data
+
     def ints(self, k: int, what: str) -> list[Expr] | None:
         """Input k, a vector (or scalar) of integers, as expressions over dimensions; None when it is absent."""
         v = self.opt(k)
@@ -130,10 +137,10 @@ class Node:
 
     # ------------------------------------------------------------ reading tensors
 
-    def at(
-        self, v: Value, coords: Sequence[Expr], guard: Sequence[Expr] = (), fill: float | int | bool = 0
-    ) -> Scalar:
-        """The element of v at coords; outside the guard it is `fill`. Constants of one element become literals."""
+    def at(self, v: Value, coords: Sequence[Expr], guard: Sequence[Expr] = (), fill: float | int | bool = 0) -> Scalar:
+        """The element of v at coords; outside the guard it is `fill`. Constants of one element become
+        literals.
+        """
         data = v.data
         if data is not None and data.size == 1 and all(affine.nonneg(g) for g in guard):
             return scalar.const(data.ravel()[0].item(), v.dtype)
@@ -141,11 +148,11 @@ class Node:
         return scalar.read(tensor, coords, v.dtype, guard, scalar.const(fill, v.dtype) if guard else None)
 
     def pick(self, v: Value, coords: Sequence[Expr]) -> Scalar:
-        """The element of v that NumPy broadcasting puts at coords (v may have fewer axes, or axes of extent 1)."""
+        """The element of v that NumPy broadcasting puts at coords (v may have fewer axes, or axes of extent
+        1).
+        """
         own = coords[len(coords) - v.rank :] if v.rank else []
-        return self.at(
-            v, [affine.const(0) if n.constant == 1 else c for c, n in zip(own, v.shape, strict=True)]
-        )
+        return self.at(v, [affine.const(0) if n.constant == 1 else c for c, n in zip(own, v.shape, strict=True)])
 
     def broadcast(self, *values: Value) -> list[Expr]:
         """The common shape of values under NumPy broadcasting."""
@@ -206,9 +213,7 @@ class Node:
             return scalar.cast(total, dt)
         return self.reduce(scalar.sum_of(dt), extents, lift)
 
-    def index_of(
-        self, monoid: Monoid, extents: Sequence[Expr], lifts: Callable[[list[Expr]], tuple[Scalar, Scalar]]
-    ) -> Scalar:
+    def index_of(self, monoid: Monoid, extents: Sequence[Expr], lifts: Callable[[list[Expr]], tuple[Scalar, Scalar]]) -> Scalar:
         """The index that an (argmax) monoid finds; lifts give a value and its index."""
         axes, coords = reduced_axes(extents)
         value, index = lifts(coords)
@@ -216,7 +221,9 @@ class Node:
 
 
 def reduced_axes(extents: Sequence[Expr]) -> tuple[list[Var], list[Expr]]:
-    """Fresh axes for a reduction and the coordinates they give; an extent of 1 gives the coordinate 0 and no axis."""
+    """Fresh axes for a reduction and the coordinates they give; an extent of 1 gives the coordinate 0 and no
+    axis.
+    """
     axes: list[Var] = []
     coords: list[Expr] = []
     for n in extents:

@@ -1,4 +1,6 @@
-"""What a graph implies about its dimensions, from the constraints of a first import: multiples, ranges, known extents."""
+"""What a graph implies about its dimensions, from the constraints of a first import: multiples, ranges, known
+extents.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Refinement:
 def infer_multiples(
     constraints: Sequence[Constraint], ranges: Mapping[str, DimRange], fixed: Mapping[str, bool]
 ) -> dict[str, tuple[DimRange, str]]:
-    """For each dimension without a range of the user's: the smallest multiple that settles most constraints, and why."""
+    """For each dimension without a range of the user's: the smallest multiple that settles most constraints,
+    and why.
+    """
     found: dict[str, tuple[DimRange, str]] = {}
     for name, r in ranges.items():
         mine = [c for c in constraints if any(d.name == name for d in affine.dims(c.left - c.right))]
@@ -63,7 +67,8 @@ def narrow(
     ranges: Mapping[str, DimRange],
     fixed: Mapping[str, bool],
 ) -> dict[str, tuple[DimRange, str]]:
-    """Ranges without the sizes for which a constraint over that dimension alone fails or a tensor would be empty.
+    """Ranges without the sizes for which a constraint over that dimension alone fails or a tensor would be
+    empty.
 
     The user's ranges keep their upper end and lose only sizes for which an extent would be negative.
     """
@@ -100,7 +105,9 @@ def _fitting(e: Expr, d: Dim, holds: Callable[[int], bool], r: DimRange) -> DimR
 
 
 def facts_of(constraints: Sequence[Constraint]) -> dict[Expr, Expr]:
-    """Extents that a constraint makes equal to a simpler one (the left side of a constraint is the more complex)."""
+    """Extents that a constraint makes equal to a simpler one (the left side of a constraint is the more
+    complex).
+    """
     facts: dict[Expr, Expr] = {}
     for c in constraints:
         right = facts.get(c.right, c.right)

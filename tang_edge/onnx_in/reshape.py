@@ -1,9 +1,9 @@
 """Reshapes: the common refinement of two symbolic shapes.
 
-Both shapes are lists of extents with the same product. Walking both from the right, an extent that divides the other is
-split off, so that in the end each axis of either shape is a product of consecutive *refined* axes. Coordinates are then
-affine in the refined ones: splitting an axis reads at q * n + r, and merging axes needs floor division by the inner
-extents where these are constants, or a store map where they are not.
+Both shapes are lists of extents with the same product. Walking both from the right, an extent that divides
+the other is split off, so that in the end each axis of either shape is a product of consecutive *refined*
+axes. Coordinates are then affine in the refined ones: splitting an axis reads at q * n + r, and merging axes
+needs floor division by the inner extents where these are constants, or a store map where they are not.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def _degree(term: tuple[affine.Monomial, int]) -> tuple[int, list[str]]:
 
 @dataclass(frozen=True)
 class Refined:
-    """Refined axes: their extents, and for each axis of the two shapes which of them (in order) it is made of.
+    """Refined axes: their extents, and for each axis of the two shapes which of them (in order) it is made
+    of.
 
     `sources` and `targets` hold index lists into `extents`; an axis of extent 1 has an empty list.
     """

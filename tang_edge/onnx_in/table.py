@@ -1,7 +1,7 @@
 """The operator table: which function reads which operator, from which opset on.
 
-An *operator* is a function that turns a node into binds. A *folder* computes a node's outputs while the model is read,
-from inputs that are known then; it is tried first.
+An *operator* is a function that turns a node into binds. A *folder* computes a node's outputs while the model
+is read, from inputs that are known then; it is tried first.
 """
 
 from __future__ import annotations
@@ -51,4 +51,6 @@ def find(name: str, domain: str, opset: int) -> OperatorFn | None:
 
 
 class NotFoldable(Exception):
-    """Raised by a folder: these inputs cannot be computed while the model is read; the operator is used instead."""
+    """Raised by a folder: these inputs cannot be computed while the model is read; the operator is used
+    instead.
+    """

@@ -1,4 +1,4 @@
-"""Values of a graph while it is read: tensors of the program, constants, and small integer tensors known as expressions."""
+"""Values of a graph while it is read: tensors, constants, and small integer tensors known as expressions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ONNX_DTYPES: Final[dict[int, DType]] = {
 
 def onnx_type_name(elem_type: int) -> str:
     """The ONNX name of an element type, e.g. BFLOAT16."""
-    known = {v: k for k, v in TensorProto.DataType.items()}
+    known = {int(v): str(k) for k, v in TensorProto.DataType.items()}
     return known.get(elem_type, str(elem_type))
 
 
@@ -45,8 +45,8 @@ class Value:
     """What an ONNX name stands for.
 
     name    the ONNX name; the tensor of the program gets it too, when there is one
-    known   its elements, where they are known while the model is read: an array of its dtype (a constant), or an
-            object array of ints and expressions over dimensions (shape arithmetic)
+    known   its elements, where they are known while the model is read: an array of its dtype (a constant), or
+            an object array of ints and expressions over dimensions (shape arithmetic)
     tensor  the program's tensor that holds it, once something on the device reads it
     """
 

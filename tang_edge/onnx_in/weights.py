@@ -16,9 +16,7 @@ def array_of(proto: TensorProto, folder: str | None, allow_nan: bool) -> Array:
     where = f"tensor '{proto.name}'"
     if proto.data_type not in ONNX_DTYPES:
         kind = onnx_type_name(proto.data_type)
-        raise UnsupportedModel(
-            f"element type {kind}", where=where, remedy="Export with float, integer or bool weights"
-        )
+        raise UnsupportedModel(f"element type {kind}", where=where, remedy="Export with float, integer or bool weights")
     external = proto.data_location == TensorProto.EXTERNAL
     try:
         data = _external(proto, folder, where) if external else numpy_helper.to_array(proto)
@@ -27,9 +25,7 @@ def array_of(proto: TensorProto, folder: str | None, allow_nan: bool) -> Array:
             f"its data do not fit its shape: {e}", where=where, remedy="The file is damaged: export it again"
         ) from e
     if data.dtype.kind == "f" and not allow_nan and np.isnan(data).any():
-        raise UnsupportedModel(
-            "holds NaN", where=where, remedy="Check the training, or allow NaN explicitly (allow_nan)"
-        )
+        raise UnsupportedModel("holds NaN", where=where, remedy="Check the training, or allow NaN explicitly (allow_nan)")
     return np.asarray(data)
 
 
@@ -51,9 +47,7 @@ def _external(proto: TensorProto, folder: str | None, where: str) -> Array:
             remedy="Keep external data beside the model",
         )
     if not path.is_file():
-        raise UnsupportedModel(
-            f"its data file {location!r} is missing", where=where, remedy="Copy it beside the model"
-        )
+        raise UnsupportedModel(f"its data file {location!r} is missing", where=where, remedy="Copy it beside the model")
     dt = np.dtype(ONNX_DTYPES[proto.data_type].numpy).newbyteorder("<")
     count = int(np.prod(proto.dims, dtype=np.int64))
     offset = _integer(fields.get("offset", "0"), where)
@@ -61,7 +55,7 @@ def _external(proto: TensorProto, folder: str | None, where: str) -> Array:
     available = path.stat().st_size - offset
     if length != count * dt.itemsize or length > available:
         raise UnsupportedModel(
-            f"its data file {location!r} holds {max(0, min(length, available))} of {count * dt.itemsize} bytes",
+            f"its data file {location!r} is too short: {count * dt.itemsize} bytes are needed at {offset}",
             where=where,
             remedy="The file is truncated: copy it again",
         )

@@ -7,6 +7,7 @@ from tang_edge.onnx_in.ops import (
     elementwise,
     fold,
     gather,
+    grid,
     matmul,
     norm,
     pool,
@@ -15,6 +16,7 @@ from tang_edge.onnx_in.ops import (
     resize,
     scan,
     shape,
+    signal,
     views,
 )
 
@@ -25,6 +27,7 @@ __all__ = [
     "elementwise",
     "fold",
     "gather",
+    "grid",
     "matmul",
     "norm",
     "pool",
@@ -33,5 +36,6 @@ __all__ = [
     "resize",
     "scan",
     "shape",
+    "signal",
     "views",
 ]

@@ -1,4 +1,6 @@
-"""Convolutions: windows are affine views; a transposed convolution gathers through floor division by its stride."""
+"""Convolutions: windows are affine views; a transposed convolution gathers through floor division by its
+stride.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Window:
         return self.dilation * (self.kernel - 1) + 1
 
     def count(self, ceil: bool = False) -> Expr:
-        """How many windows there are. With `ceil` a last one may hang over, if it starts before the padding ends."""
+        """How many windows there are. With `ceil` a last one may hang over, if it starts before the padding
+        ends.
+        """
         padded = self.extent + self.before + self.after
         if not ceil:
             return affine.floordiv(padded - self.span, self.stride) + 1
@@ -94,7 +98,8 @@ def kernel_of(n: Node, weight: Value) -> list[int]:
 def convolution(n: Node, x: Value, w: Value, ex: Element, ew: Element) -> tuple[list[Expr], Element]:
     """The shape and element of a convolution. ex(coords, guard) and ew(coords) give the elements of x and w.
 
-    y[n, m, o...] = sum over c, k... of x[n, g*C + c, o*stride + k*dilation - pad ...] * w[m, c, k...], g = m // M.
+    y[n, m, o...] = sum over c, k... of x[n, g*C + c, o*stride + k*dilation - pad ...] * w[m, c, k...], g = m
+    // M.
     """
     if w.rank != x.rank or x.rank < 3:
         n.fail(f"a weight of rank {w.rank} over an input of rank {x.rank}")
@@ -131,10 +136,10 @@ def _conv_integer(n: Node) -> None:
     n.emit(*integer_convolution(n, n.x(0), n.x(1), n.opt(2), n.opt(3)))
 
 
-def integer_convolution(
-    n: Node, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None
-) -> tuple[list[Expr], Element]:
-    """The shape and element (i32) of a convolution of integers with zero points; padding counts as the zero point."""
+def integer_convolution(n: Node, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None) -> tuple[list[Expr], Element]:
+    """The shape and element (i32) of a convolution of integers with zero points; padding counts as the zero
+    point.
+    """
     z = 0
     if x_zero is not None:
         data = x_zero.data
@@ -182,10 +187,11 @@ def _conv_transpose(n: Node) -> None:
 
 @dataclass(frozen=True)
 class _Taps:
-    """One spatial axis of a transposed convolution: y[o] sums x[q] * w[k] over q * stride + k * dilation = o + before.
+    """One spatial axis of a transposed convolution: y[o] sums x[q] * w[k] over q * stride + k * dilation = o
+    + before.
 
-    Without dilation k runs over o + before (mod stride), stride apart: k = (o + before) % stride + stride * t.
-    With it, all k are tried and q must come out whole.
+    Without dilation k runs over o + before (mod stride), stride apart: k = (o + before) % stride + stride *
+    t. With it, all k are tried and q must come out whole.
     """
 
     extent: Expr
@@ -215,9 +221,7 @@ class _Taps:
         return (self.kernel - 1 - k,)
 
 
-def _transposed(
-    n: Node, spatial: Sequence[Expr], kernel: list[int]
-) -> list[tuple[Expr, int, int, int, Expr, Expr]]:
+def _transposed(n: Node, spatial: Sequence[Expr], kernel: list[int]) -> list[tuple[Expr, int, int, int, Expr, Expr]]:
     rank = len(spatial)
     strides, dilations = n.attr("strides") or [1] * rank, n.attr("dilations") or [1] * rank
     extra, pads = n.attr("output_padding") or [0] * rank, n.attr("pads") or [0] * (2 * rank)

@@ -18,9 +18,9 @@ Unary = Callable[[Scalar], Scalar]
 _DIRECT: Final = {
     name: name.lower()
     for name in (
-        "Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf Floor Ceil Round Abs Neg Sign "
-        "Not IsNaN"
-    ).split()
+        *("Exp", "Log", "Sqrt", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh"),
+        *("Asinh", "Acosh", "Atanh", "Erf", "Floor", "Ceil", "Round", "Abs", "Neg", "Sign", "Not", "IsNaN"),
+    )
 }
 
 

@@ -1,8 +1,9 @@
 """Folders: what small known tensors (constants and shape arithmetic) become while the model is read.
 
-Each takes the node and one array an input (None for an absent one) and gives (array, dtype), or a list of them.
-When an input holds expressions all arrays are object arrays. TypeError, ValueError and NotFoldable mean: cannot be known
-now, bind the operator instead. Only correctly rounded operations are folded, so that every machine gives the same bits.
+Each takes the node and one array an input (None for an absent one) and gives (array, dtype), or a list of
+them. When an input holds expressions all arrays are object arrays. TypeError, ValueError and NotFoldable
+mean: cannot be known now, bind the operator instead. Only correctly rounded operations are folded, so that
+every machine gives the same bits.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _where(n: Node, cond: Array, a: Array, b: Array) -> Folded:
 def _cast(n: Node, a: Array) -> Folded:
     to = target_dtype(n, int(n.attr("to")))
     if a.dtype == object:
-        if not (to.is_int and to.bits >= 32 or to.is_float):
+        if not ((to.is_int and to.bits >= 32) or to.is_float):
             raise NotFoldable
         return a, to
     if a.dtype.kind == "f" and to.is_int:

@@ -1,7 +1,10 @@
-"""Reads at computed coordinates, and writes turned into reads: gather, scatter by matching, ranks by counting."""
+"""Reads at computed coordinates, and writes turned into reads: gather, scatter by matching, ranks by
+counting.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Final
 
@@ -21,11 +24,13 @@ def from_front(value: Scalar, extent: Expr) -> Scalar:
 
 
 def place(n: Node, index: Value, coords: list[Expr], extent: Expr) -> Expr:
-    """The coordinate that an index tensor gives: affine where the indices are constants in arithmetic progression."""
+    """The coordinate that an index tensor gives: affine where the indices are constants in arithmetic
+    progression.
+    """
     if index.known is not None:
         elements = [expr_of(e) for e in as_objects(index.known).ravel().tolist()]
         elements = [e + extent if affine.bounds(e)[1] < 0 else e for e in elements]
-        steps = [b - a for a, b in zip(elements, elements[1:], strict=False)]
+        steps = [b - a for a, b in itertools.pairwise(elements)]
         flat = affine.const(0)
         for c, e in zip(coords, index.shape, strict=True):
             flat = flat * e + c
@@ -72,9 +77,7 @@ def _gather_nd(n: Node) -> None:
 
     def body(c: list[Expr]) -> Scalar:
         own = [
-            scalar.gather_index(
-                from_front(n.at(index, [*c[:outer], affine.const(k)]), x.shape[batch + k]), x.shape[batch + k]
-            )
+            scalar.gather_index(from_front(n.at(index, [*c[:outer], affine.const(k)]), x.shape[batch + k]), x.shape[batch + k])
             for k in range(depth)
         ]
         return n.at(x, [*c[:batch], *own, *c[outer:]])
@@ -110,7 +113,9 @@ def scattered(
     n: Node, x: Value, c: list[Expr], extents: list[Expr], hit: Callable[[list[Expr]], Scalar],
     update: Callable[[list[Expr]], Scalar], pick: Callable[[Scalar], list[Expr]],
 ) -> Scalar:  # fmt: skip
-    """x[c] combined with the updates r (over extents) for which hit(r) holds; of several writes the last one counts."""
+    """x[c] combined with the updates r (over extents) for which hit(r) holds; of several writes the last
+    one counts.
+    """
     how = str(n.attr("reduction", "none"))
     old = n.at(x, c)
     if how != "none":
@@ -234,10 +239,7 @@ def _top_k(n: Node) -> None:
 
         return n.reduce(scalar.max_of(dtype.i64), [extent], match)
 
-    if n.wants(1):
-        index = n.emit(shape, source, 1)
-    else:
-        index = n.temp("index", shape, source)
+    index = n.emit(shape, source, 1) if n.wants(1) else n.temp("index", shape, source)
     n.emit(shape, lambda c: n.at(x, along(c, scalar.gather_index(n.at(index, c), extent))))
 
 

@@ -44,10 +44,7 @@ def product(n: Node, a: Value, b: Value, ea: Element, eb: Element) -> tuple[list
 def _own(v: Value, batch: list[Expr]) -> list[Expr]:
     own = max(v.rank - 2, 0)
     zero = affine.const(0)
-    return [
-        zero if m.constant == 1 else c
-        for c, m in zip(batch[len(batch) - own :], v.shape[:own], strict=True)
-    ]
+    return [zero if m.constant == 1 else c for c, m in zip(batch[len(batch) - own :], v.shape[:own], strict=True)]
 
 
 @operator("MatMul")
@@ -57,7 +54,9 @@ def _matmul(n: Node) -> None:
 
 
 def shifted(n: Node, v: Value, zero: Value | None, axis: int) -> Element:
-    """The elements of an integer tensor minus its zero point (one, or one for each place of an axis), as i32."""
+    """The elements of an integer tensor minus its zero point (one, or one for each place of an axis), as
+    i32.
+    """
 
     def element(c: list[Expr]) -> Scalar:
         x = cast(n.at(v, c), dtype.i32)
@@ -89,7 +88,8 @@ def _gemm(n: Node) -> None:
     def body(c: list[Expr]) -> Scalar:
         i, j = c
         total = n.sum(
-            [k], lambda r: n.at(a, [r[0], i] if flip_a else [i, r[0]]) * n.at(b, [j, r[0]] if flip_b else [r[0], j])
+            [k],
+            lambda r: n.at(a, [r[0], i] if flip_a else [i, r[0]]) * n.at(b, [j, r[0]] if flip_b else [r[0], j]),
         )
         total = _scaled(total, alpha)
         return total if bias is None or beta == 0 else total + _scaled(n.pick(bias, c), beta)
@@ -133,7 +133,9 @@ def _einsum(n: Node) -> None:
 
 
 def _equation(n: Node, equation: str, values: list[Value]) -> tuple[list[list[str]], list[str]]:
-    """The axis labels of each input and of the output; an ellipsis becomes the labels ...0, ...1 counted from the right."""
+    """The axis labels of each input and of the output; an ellipsis becomes the labels ...0, ...1 counted
+    from the right.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
     inputs = left.split(",")
     if len(inputs) != len(values):

@@ -1,4 +1,6 @@
-"""Normalisations. Statistics are binds of their own; what depends on weights alone is too, so that it runs once."""
+"""Normalisations. Statistics are binds of their own; what depends on weights alone is too, so that it runs
+once.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 from tang_edge.ir import affine, dtype, scalar
 from tang_edge.ir.affine import Expr
 from tang_edge.ir.scalar import Scalar, cast, const, op
-from tang_edge.onnx_in.node import Node, number
+from tang_edge.onnx_in.node import Node
 from tang_edge.onnx_in.ops.arithmetic import power
 from tang_edge.onnx_in.ops.pool import mean
 from tang_edge.onnx_in.ops.reduce import Over
@@ -22,9 +24,7 @@ def _batch_norm(n: Node) -> None:
         n.fail("training mode", "Export the model for inference")
     x, scale, bias, mu, var = (n.x(k) for k in range(5))
     eps = float(n.attr("epsilon", 1e-5))
-    factor = n.temp(
-        "factor", scale.shape, lambda c: cast(n.at(scale, c), var.dtype) / op("sqrt", n.at(var, c) + eps)
-    )
+    factor = n.temp("factor", scale.shape, lambda c: cast(n.at(scale, c), var.dtype) / op("sqrt", n.at(var, c) + eps))
     shift = n.temp("shift", bias.shape, lambda c: cast(n.at(bias, c), mu.dtype) - n.at(mu, c) * n.at(factor, c))
     channel = 1 if x.rank > 1 else 0
 
@@ -87,9 +87,7 @@ def _rms_norm(n: Node) -> None:
         v = cast(n.at(x, o.place(c, r)), wide)
         return v * v
 
-    scaled = n.temp(
-        "rrms", o.shape, lambda c: 1 / op("sqrt", mean(n, o.extents, lambda r: square(c, r)) + eps)
-    )
+    scaled = n.temp("rrms", o.shape, lambda c: 1 / op("sqrt", mean(n, o.extents, lambda r: square(c, r)) + eps))
 
     def body(c: list[Expr]) -> Scalar:
         return cast(cast(n.at(x, c), wide) * n.at(scaled, row(o, c)), scale.dtype) * n.pick(scale, c)
@@ -198,23 +196,3 @@ def _mvn(n: Node) -> None:
 
     sd = n.temp("sd", o.shape, deviation)
     n.emit(x.shape, lambda c: (n.at(x, c) - n.at(mu, row(o, c))) / n.at(sd, row(o, c)))
-
-
-@operator("HammingWindow", "HannWindow", "BlackmanWindow", since=17)
-def _window(n: Node) -> None:
-    """a0 - a1 cos(2 pi k / N) + a2 cos(4 pi k / N), N = size (periodic) or size - 1."""
-    sizes = n.ints(0, "size") or [affine.const(0)]
-    dt = dtype.BY_NAME["f64" if n.attr("output_datatype", 1) == 11 else "f32"]
-    a0, a1, a2 = {
-        "HannWindow": (0.5, 0.5, 0.0),
-        "HammingWindow": (25 / 46, 21 / 46, 0.0),
-        "BlackmanWindow": (0.42, 0.5, 0.08),
-    }[n.op]
-    length = sizes[0] if n.attr("periodic", 1) else sizes[0] - 1
-
-    def body(c: list[Expr]) -> Scalar:
-        angle = number(c[0], dt) * 6.283185307179586 / number(length, dt)
-        y = a0 - a1 * op("cos", angle)
-        return y + a2 * op("cos", angle * 2) if a2 else y
-
-    n.emit([sizes[0]], body)

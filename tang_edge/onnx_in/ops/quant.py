@@ -26,7 +26,9 @@ def saturated(x: Scalar, zero: Scalar | None, to: DType) -> Scalar:
 
 
 def parameters(n: Node, x: Value, scale: Value) -> Callable[[list[Expr]], list[Expr]]:
-    """The place in a scale (or zero point) for the element at c: one for all, one a channel, or one a block."""
+    """The place in a scale (or zero point) for the element at c: one for all, one a channel, or one a
+    block.
+    """
     if scale.rank == 0 or (scale.rank == 1 and scale.shape[0].constant == 1):
         return lambda c: [affine.const(0)] * scale.rank
     axis = n.norm_axis(int(n.attr("axis", 1)), x.rank)

@@ -16,7 +16,9 @@ from tang_edge.onnx_in.values import Value
 
 
 class Over:
-    """A reduction of x over some axes: the result's shape and how its coordinates and the reduced ones meet in x."""
+    """A reduction of x over some axes: the result's shape and how its coordinates and the reduced ones meet
+    in x.
+    """
 
     def __init__(self, x: Value, axes: Sequence[int], keep: bool) -> None:
         self.x, self.axes = x, sorted(set(axes))
@@ -137,7 +139,9 @@ def arg(n: Node, o: Over, c: list[Expr], least: bool, last: bool = False) -> Sca
 
 
 def _softmax_axes(n: Node) -> Over:
-    """Opset 13 normalises one axis; before it, the tensor was flattened to two axes and the second normalised."""
+    """Opset 13 normalises one axis; before it, the tensor was flattened to two axes and the second
+    normalised.
+    """
     x = n.x()
     if n.opset >= 13:
         return Over(x, [n.axis(default=-1)], True)
@@ -159,9 +163,7 @@ def _softmax(n: Node) -> None:
         return [affine.const(0) if k in o.axes else e for k, e in enumerate(c)]
 
     top = n.temp("max", o.shape, lambda c: _row_max(n, o, c))
-    total = n.temp(
-        "sum", o.shape, lambda c: n.sum(o.extents, lambda r: op("exp", shifted(o.place(c, r), c)))
-    )
+    total = n.temp("sum", o.shape, lambda c: n.sum(o.extents, lambda r: op("exp", shifted(o.place(c, r), c))))
 
     def body(c: list[Expr]) -> Scalar:
         row = row_of(c)

@@ -1,13 +1,12 @@
 """Resize and Upsample: each output place reads a few input places (taps) with weights, axis by axis.
 
-With a rational scale p/q the source place is x = a / b for integer expressions a and b > 0, so its floor is a // b and
-its fraction (a % b) / b: the view stays quasi-affine. With a symbolic scale the place is computed in f32 at run time and
-the reads are gathers.
+With a rational scale p/q the source place is x = a / b for integer expressions a and b > 0, so its floor is a
+// b and its fraction (a % b) / b: the view stays quasi-affine. With a symbolic scale the place is computed in
+f32 at run time and the reads are gathers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,7 +25,9 @@ Tap = tuple[Expr, Scalar | None]
 
 @dataclass(frozen=True)
 class Axis:
-    """One resized axis: its extents, its scale (output per input) where it is a rational constant, and its region."""
+    """One resized axis: its extents, its scale (output per input) where it is a rational constant, and its
+    region.
+    """
 
     size: Expr
     out: Expr
@@ -46,7 +47,7 @@ def rational(scale: float) -> Fraction:
 @operator("Upsample", since=7)
 def _upsample(n: Node) -> None:
     x = n.x()
-    scales = n.attr("scales") if n.opset < 9 else n.constant(1, "the scales")
+    scales = n.attr("scales") if n.opset < 9 else n.needed(1, "the scales")
     axes = [_scaled(e, float(s)) for e, s in zip(x.shape, scales, strict=True)]
     interpolate(n, x, axes, str(n.attr("mode", "nearest")), "asymmetric", "floor")
 
@@ -65,8 +66,7 @@ def _resize(n: Node) -> None:
     x = n.x()
     mode = str(n.attr("mode", "nearest"))
     if n.opset < 11:
-        scales = n.constant(1, "the scales")
-        assert scales is not None
+        scales = n.needed(1, "the scales")
         axes = [_scaled(e, float(s)) for e, s in zip(x.shape, scales.ravel(), strict=True)]
         interpolate(n, x, axes, mode, "asymmetric", "floor")
         return
@@ -82,9 +82,8 @@ def _axes(n: Node, x: Value, how: str) -> list[Axis]:
     out = [Axis(e, e, Fraction(1)) for e in x.shape]
     rois = [(0.0, 1.0)] * len(chosen)
     if how == "tf_crop_and_resize":
-        roi = n.constant(1, "the region")
-        assert roi is not None
-        rois = [(float(roi[k]), float(roi[k + len(chosen)])) for k in range(len(chosen))]
+        region = n.needed(1, "the region")
+        rois = [(float(region[k]), float(region[k + len(chosen)])) for k in range(len(chosen))]
     sizes = n.ints(3, "the sizes")
     if sizes:
         sizes = _keep_ratio(n, [x.shape[a] for a in chosen], sizes)
@@ -167,15 +166,15 @@ def _outside(n: Node, axes: list[Axis], c: list[Expr], how: str, inside: Scalar)
         if a.roi == (0.0, 1.0):
             continue
         place = _computed(a, i, how)
-        beyond = op(
-            "or", op("lt", place, const(0, dtype.f32)), op("lt", number(a.size - 1, dtype.f32), place)
-        )
+        beyond = op("or", op("lt", place, const(0, dtype.f32)), op("lt", number(a.size - 1, dtype.f32), place))
         inside = select(beyond, fill, inside)
     return inside
 
 
 def source(a: Axis, i: Expr, how: str) -> tuple[Expr, int] | None:
-    """(a, b): the source place of output place i is a / b, b a positive constant. None when the scale is no constant."""
+    """(a, b): the source place of output place i is a / b, b a positive constant. None when the scale is no
+    constant.
+    """
     if a.scale is None or a.roi != (0.0, 1.0):
         return None
     p, q = a.scale.numerator, a.scale.denominator
@@ -269,7 +268,7 @@ def taps(n: Node, a: Axis, i: Expr, mode: str, how: str) -> list[Tap]:
         base, fraction = cast(whole, dtype.i32), y - whole
         places = [scalar.gather_index(base + k, a.size) for k in reach]
         inside = [_within(base + k, a.size) for k in reach]
-    weights = [1.0 - fraction, fraction] if mode == "linear" else _cubic(n, fraction)
+    weights = [1.0 - fraction, fraction] if mode == "linear" else cubic_weights(fraction, float(n.attr("cubic_coeff_a", -0.75)))
     if n.attr("exclude_outside", 0):
         weights = [select(ok, w, const(0.0, f)) for ok, w in zip(inside, weights, strict=True)]
         total = weights[0]
@@ -283,9 +282,13 @@ def _within(i: Scalar, size: Expr) -> Scalar:
     return op("and", op("le", const(0, dtype.i32), i), op("lt", i, number(size, dtype.i32)))
 
 
-def _cubic(n: Node, t: Scalar) -> list[Scalar]:
+def cubic_weights(t: Scalar, a: float) -> list[Scalar]:
     """Keys' cubic convolution weights at distances 1 + t, t, 1 - t, 2 - t."""
-    a = float(n.attr("cubic_coeff_a", -0.75))
-    near: Callable[[Scalar], Scalar] = lambda s: ((a + 2) * s - (a + 3)) * s * s + 1.0  # noqa: E731
-    far: Callable[[Scalar], Scalar] = lambda s: ((a * s - 5 * a) * s + 8 * a) * s - 4 * a  # noqa: E731
+
+    def near(s: Scalar) -> Scalar:
+        return ((a + 2) * s - (a + 3)) * s * s + 1.0
+
+    def far(s: Scalar) -> Scalar:
+        return ((a * s - 5 * a) * s + 8 * a) * s - 4 * a
+
     return [far(1.0 + t), near(t), near(1.0 - t), far(2.0 - t)]

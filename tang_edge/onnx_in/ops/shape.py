@@ -111,11 +111,11 @@ def resolve(n: Node, source: Sequence[Expr], target: Sequence[Expr], allow_zero:
     top, bottom = reshape.product(rest), reshape.product(divisors)
     q = reshape.exact_quotient(top, bottom)
     if q is None:
-        k = bottom.constant
-        if not k:
+        divisor = bottom.constant
+        if not divisor:
             n.fail(f"the size -1 is ({top}) / ({bottom}), which is not a polynomial", _SPLIT_REMEDY)
-        n.importer.require_zero(affine.mod(top, k), n.label)
-        q = affine.floordiv(top, k)
+        n.importer.require_zero(affine.mod(top, divisor), n.label)
+        q = affine.floordiv(top, divisor)
     return [q if e is None else e for e in out]
 
 
@@ -126,7 +126,7 @@ def reshaped(n: Node, x: Value, target: Sequence[Expr]) -> None:
     """Bind output 0 to x with the target shape."""
     source = [n.importer.settle(e) for e in x.shape]
     if any(e.constant == 0 for e in (*source, *target)):
-        n.emit(target, lambda c: n.at(x, [affine.const(0)] * x.rank) if x.rank else n.at(x, []))
+        n.emit(target, lambda c: const(0, x.dtype))  # no elements: nothing to read
         return
     r = reshape.refine(source, target, n.same)
     if r is None:
@@ -173,10 +173,8 @@ def _flatten(n: Node) -> None:
 def _squeeze(n: Node) -> None:
     x = n.x()
     given = n.axes_list(1)
-    if given is None:
-        gone = [k for k, e in enumerate(x.shape) if e.constant == 1]
-    else:
-        gone = [n.norm_axis(a, x.rank) for a in given]
+    ones = [k for k, e in enumerate(x.shape) if e.constant == 1]
+    gone = ones if given is None else [n.norm_axis(a, x.rank) for a in given]
     for k in gone:
         n.same(x.shape[k], affine.const(1))
     kept = [k for k in range(x.rank) if k not in gone]
@@ -202,6 +200,5 @@ def _unsqueeze(n: Node) -> None:
 @operator("NonZero", since=9)
 def _non_zero(n: Node) -> None:
     """Only of a constant: its result's size depends on its data."""
-    data = n.constant(0, "the input")
-    assert data is not None
+    data = n.needed(0, "the input")
     n.give(np.array(np.nonzero(np.atleast_1d(data)), dtype=np.int64), dtype.i64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tang_edge.ir import affine, dtype, scalar
 from tang_edge.ir.affine import Expr
@@ -93,15 +94,16 @@ def _split(n: Node) -> None:
             n.same(sizes[-1], chunk)
     offset = affine.const(0)
     for k, size in enumerate(sizes):
-        start = offset
         if n.wants(k):
-            n.emit(
-                [size if j == axis else e for j, e in enumerate(x.shape)],
-                lambda c, start=start: n.at(x, [e + start if j == axis else e for j, e in enumerate(c)]),  # type: ignore[misc]
-                k,
-            )
+            start = [offset if j == axis else affine.const(0) for j in range(x.rank)]
+            shape = [size if j == axis else e for j, e in enumerate(x.shape)]
+            n.emit(shape, partial(_shifted, n, x, start), k)
         offset = offset + size
     n.same(offset, x.shape[axis])
+
+
+def _shifted(n: Node, x: Value, start: list[Expr], c: list[Expr]) -> Scalar:
+    return n.at(x, [e + s for e, s in zip(c, start, strict=True)])
 
 
 @operator("Slice")
@@ -128,7 +130,9 @@ def _slice(n: Node) -> None:
 
 
 def _range_of(n: Node, start: Expr, end: Expr, step: int, extent: Expr) -> tuple[Expr, Expr]:
-    """The first place and the count of a slice of an axis, after NumPy's rules for negative and too great ends."""
+    """The first place and the count of a slice of an axis, after NumPy's rules for negative and too great
+    ends.
+    """
     if step > 0:
         low, high = (affine.maximum(affine.minimum(_counted(n, e, extent), extent), 0) for e in (start, end))
         count = affine.floordiv(high - low + (step - 1), step)
@@ -183,10 +187,10 @@ def _padded(n: Node, x: Value, at: list[Expr]) -> Scalar:
         fill = value.data.ravel()[0].item()
     elif value is not None:
         inside = n.at(x, at, guard, 0)
-        shown = scalar.const(True, dtype.boolean)
+        shown: Scalar = scalar.const(True, dtype.boolean)
         for g in guard:
             if not affine.nonneg(g):
-                shown = op("and", shown, op("le", const(0, dtype.i32), number(g, dtype.i32)))  # type: ignore[assignment]
+                shown = op("and", shown, op("le", const(0, dtype.i32), number(g, dtype.i32)))
         return select(shown, inside, n.pick(value, []))
     return n.at(x, at, guard, fill)
 
@@ -200,7 +204,7 @@ def _inside(n: Node, mode: str, i: Expr, extent: Expr, before: Expr, after: Expr
         return affine.maximum(affine.minimum(i, last), 0)
     if mode == "reflect":
         far = affine.maximum(i, -i)
-        return last - affine.maximum(last - far, far - last)
+        return affine.maximum(affine.minimum(affine.minimum(far, last * 2 - far), last), 0)
     if mode == "wrap":
         if extent.constant is None:
             n.fail("wrap padding of an axis of unknown size", "Fix the size with --dim")
@@ -268,7 +272,10 @@ def _center_crop_pad(n: Node) -> None:
         k = n.norm_axis(int(a), x.rank)
         lo, hi = affine.bounds(x.shape[k] - size)
         if lo < 0 < hi:
-            n.fail("an axis that is cropped for some sizes and padded for others", "Give the dimensions other ranges")
+            n.fail(
+                "an axis that is cropped for some sizes and padded for others",
+                "Give the dimensions other ranges",
+            )
         crop = affine.floordiv(x.shape[k] - size, 2)
         shift[k] = crop if lo >= 0 else -affine.floordiv(size - x.shape[k], 2)
         shape[k] = size
