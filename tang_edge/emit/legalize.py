@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tang_edge.errors import TargetLimit
-from tang_edge.ir import affine, dtype
+from tang_edge.ir import affine, dtype, kernel_verify
 from tang_edge.ir.dtype import DType, Kind
 from tang_edge.ir.kernel import (
     Assign,
@@ -49,7 +49,9 @@ def legalize(k: Kernel, limits: Limits, where: str = "") -> Kernel:
         work.check(b.dtype)
     body = work.block(k.body)
     shared = tuple(Shared(s.name, work.type(s.dtype), s.size) for s in k.shared)
-    return replace(k, body=body, shared=shared)
+    made = replace(k, body=body, shared=shared)
+    kernel_verify.verify(made, legal=True, where=where)
+    return made
 
 
 class _Legalizer:

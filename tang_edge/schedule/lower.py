@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tang_edge.errors import CompilerBug
-from tang_edge.ir import affine, scalar
+from tang_edge.ir import affine, kernel_verify, scalar
 from tang_edge.ir.affine import Expr, Var
 from tang_edge.ir.kernel import (
     Barrier,
@@ -68,7 +68,9 @@ def lower(nests: Sequence[Nest], placed: Mapping[str, Placed], key: str) -> Kern
     for n in reversed(nests):
         here = _Lowering(n, placed, {b.tensor: b.name for b in buffers}, shared).run()
         body = (When(n.needs, here, body),) if n.needs and body else here
-    return Kernel(key, buffers, tuple(shared), grid, lanes, body, first.tag)
+    kernel = Kernel(key, buffers, tuple(shared), grid, lanes, body, first.tag)
+    kernel_verify.verify(kernel, where=first.bind.name)
+    return kernel
 
 
 class _Lowering:
@@ -100,8 +102,8 @@ class _Lowering:
         return env
 
     def at(self, point: Point) -> dict[Var, Expr]:
-        """The bind's axes at one point of the unrolled loops."""
-        return {a: affine.substitute(e, point) for a, e in self.env.items()}
+        """The bind's axes at one point of the unrolled loops, and those loops themselves (staged reads use them)."""
+        return {**{a: affine.substitute(e, point) for a, e in self.env.items()}, **point}
 
     # ------------------------------------------------------------ loops
 
