@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-out = Console(highlight=False, soft_wrap=True)
+# a pipe or a file has no width: tables get room, instead of the 80 columns that rich assumes
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True, highlight=False)
 
 Stage = Callable[[str, int, int], None]
@@ -26,19 +29,25 @@ def _note_json(ctx: typer.Context, value: bool) -> bool:
     return value
 
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object instead of text.", callback=_note_json)
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", callback=_note_json)]
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """One JSON object on standard output. NaN and infinities, which JSON has not, become strings."""
+    print(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Stage]:
-    """A progress display on standard error (on a terminal only); the stage callback takes (what, done, total)."""
+    """A progress display on standard error, on a terminal only; the callback takes (what, done, total)."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

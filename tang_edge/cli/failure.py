@@ -1,4 +1,4 @@
-"""Errors at the command line: one clear message on standard error, and an exit code that says whose fault it is.
+"""Errors at the command line: one clear message on standard error, and an exit code that says whose fault.
 
 0  done                       3  the device: driver, adapter, C compiler
 1  the model, the bundle,     4  a bug of tang-edge: please report it
@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from tang_edge.cli.console import err
+from tang_edge.cli.console import err, print_json
 from tang_edge.errors import CompilerBug, DeviceError, InputError, TangError
 
 OK, USER, USAGE, DEVICE, BUG = range(5)
@@ -78,12 +77,12 @@ def _is_typers(error: Exception) -> bool:
 
 
 def fail(error: Exception, context: dict[str, Any]) -> int:
-    """Say what went wrong; returns the exit code. With --json the error also goes to standard output as an object."""
+    """Say what went wrong, with --json also as an object on standard output; returns the exit code."""
     code = exit_code(error)
     if context.get("debug"):
         traceback.print_exception(error, file=sys.stderr)
     if context.get("json"):
-        print(json.dumps({"error": as_json(error, code)}, indent=2))
+        print_json({"error": as_json(error, code)})
     err.print(f"[bold red]error:[/] {escape(message(error))}", soft_wrap=True, highlight=False)
     return code
 
@@ -104,9 +103,5 @@ def message(error: Exception) -> str:
 
 def as_json(error: Exception, code: int) -> dict[str, Any]:
     """The error for programs."""
-    parts = (
-        {"where": error.where, "message": error.message, "remedy": error.remedy}
-        if isinstance(error, TangError)
-        else {}
-    )
+    parts = {"where": error.where, "message": error.message, "remedy": error.remedy} if isinstance(error, TangError) else {}
     return {"kind": type(error).__name__, "message": message(error), **parts, "exit_code": code}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from tang_edge.bundle import format as fmt
 from tang_edge.bundle.expr import compile_expr, names_of
-from tang_edge.cli import images
+from tang_edge.cli import images, values
 from tang_edge.errors import InputError
 from tang_edge.runtime.plan import DimSolver, check_array, describe
 
@@ -20,14 +21,26 @@ Feeds = dict[str, Array]
 RANDOM = "random"
 
 
-def gather(
-    plan: fmt.Plan, given: Mapping[str, str], sizes: Mapping[str, int], seed: int
-) -> tuple[Feeds, dict[str, int]]:
+def files(option: str, given: Iterable[str]) -> dict[str, str]:
+    """By input name, the file: from ``name=file`` texts, and from ``file.npz`` alone its arrays by their names."""
+    out: dict[str, str] = {}
+    single: list[str] = []
+    for text in given:
+        if "=" in text or not text.lower().endswith(".npz"):
+            single.append(text)
+            continue
+        found = _open_numpy(Path(text), text)
+        out.update(dict.fromkeys(found.files, text))
+    return out | values.pairs(option, single)
+
+
+def gather(plan: fmt.Plan, given: Mapping[str, str], sizes: Mapping[str, int], seed: int) -> tuple[Feeds, dict[str, int]]:
     """The feeds and the dimension values.
 
     Args:
-        given: by input name a file (.npy, .npz, an image) or ``random``. Inputs not named are random, states are left out.
-        sizes: dimension values the caller asked for; others come from the files, else they are the least legal ones.
+        given: by input name a file (.npy, .npz, an image) or ``random``. Inputs not named are random,
+            states are left out.
+        sizes: dimension values asked for; others come from the files, else they are the least legal ones.
 
     Raises:
         InputError: an unknown name, an unreadable file, or an array that the model does not take.
@@ -128,13 +141,17 @@ def _known(port: fmt.Port, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
     return tuple(compile_expr(e)(sizes) if set(names_of(e)) <= set(sizes) else None for e in port.shape)
 
 
-def _numpy(port: fmt.Port, path: Path, where: str) -> Array:
+def _open_numpy(path: Path, where: str) -> Any:
     try:
-        found = np.load(path, allow_pickle=False)
+        return np.load(path, allow_pickle=False)
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", where=where) from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"is not a NumPy file ({error})", where=where) from error
+
+
+def _numpy(port: fmt.Port, path: Path, where: str) -> Array:
+    found = _open_numpy(path, where)
     if isinstance(found, np.ndarray):
         return found
     with found:

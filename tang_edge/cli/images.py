@@ -1,7 +1,7 @@
 """Pictures as inputs: resized (bilinear) to the model's height and width, RGB or grey, scaled to 0..1.
 
-An input of rank 4 (with batch) or 3 whose channel axis has extent 1 or 3 takes a picture; the channel axis says NCHW or NHWC.
-Integer inputs get 0..255. Every other normalisation is the caller's: give a .npy file.
+An input of rank 4 (with batch) or 3 whose channel axis has extent 1 or 3 takes a picture; where that axis is
+says NCHW or NHWC. Integer inputs get 0..255. Every other normalisation is the caller's: give a .npy file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def load(port: fmt.Port, path: Path, extents: tuple[int | None, ...], where: str
     """The picture as the array that `port` takes.
 
     Args:
-        extents: of each axis, None where it is free: then the picture's own size, rounded to nothing.
+        extents: of each axis, None where it is free: then the picture's own size.
 
     Raises:
         InputError: Pillow is missing, the file is no picture, or the input does not look like one.
@@ -60,9 +60,7 @@ def _pillow(where: str) -> Any:
     try:
         return importlib.import_module("PIL.Image")
     except ImportError as error:
-        raise InputError(
-            "reading pictures needs Pillow", where=where, remedy="Run: pip install pillow"
-        ) from error
+        raise InputError("reading pictures needs Pillow", where=where, remedy="Run: pip install pillow") from error
 
 
 def _open(path: Path, mode: str, where: str) -> Any:

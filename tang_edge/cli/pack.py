@@ -19,7 +19,8 @@ EXAMPLE = """\b
 Examples:
   tang-edge pack model.onnx
   tang-edge pack ocr.onnx -o ocr.tang --dim width=32..1280:32 --dim batch=1
-  tang-edge pack model.onnx --target browser,laptop"""
+  tang-edge pack model.onnx --target browser,laptop
+  tang-edge pack gru.onnx --state hidden_in=hidden_out"""
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
 Dims = Annotated[
@@ -27,33 +28,39 @@ Dims = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=RANGE",
-        help="Sizes of a named dimension: name=48, name=1..64 or name=32..2048:32 (a multiple of 32). Repeatable.",
+        help="Sizes of a dimension: name=48, name=1..64 or name=32..2048:32 (multiples of 32). Repeatable.",
     ),
 ]
 Targets = Annotated[
     list[str] | None,
     typer.Option("--target", metavar="NAMES", help="Targets, separated by commas; 'laptop' if not given."),
 ]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="The bundle to make; if not given the model's name with .tang, in this folder."),
+]
+States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        metavar="IN=OUT",
+        help="An input that a session feeds from this output of the run before. Repeatable. "
+        "If not given, pairs are found by name and type; 'none' for none.",
+    ),
+]
+NoSelfTest = Annotated[
+    bool, typer.Option("--no-self-test", help="Leave out the vectors with which a device is tested at load.")
+]
 AllowNan = Annotated[bool, typer.Option("--allow-nan", help="Accept weights that hold NaN.")]
 
 
 def command(
     model: Model,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The bundle to make; the model's name with .tang if not given.",
-            show_default=False,
-        ),
-    ] = None,
+    output: Output = None,
     target: Targets = None,
     dim: Dims = None,
-    no_self_test: Annotated[
-        bool,
-        typer.Option("--no-self-test", help="Leave out the vectors with which a device is tested at load."),
-    ] = False,
+    state: States = None,
+    no_self_test: NoSelfTest = False,
     allow_nan: AllowNan = False,
     as_json: console.AsJson = False,
 ) -> None:
@@ -73,6 +80,7 @@ def command(
             path,
             targets=values.commas(target or []) or compiler.DEFAULT_TARGETS,
             dims=given,
+            states=_states(state),
             golden=not no_self_test,
             allow_nan=allow_nan,
             progress=stage,
@@ -83,18 +91,20 @@ def command(
         _show(report, watch.seconds)
 
 
+def _states(given: list[str] | None) -> tuple[str, ...] | None:
+    if not given:
+        return None
+    return () if given == ["none"] else tuple(f"{i}={o}" for i, o in values.pairs("--state", given).items())
+
+
 def _show(report: PackReport, seconds: float) -> None:
     out = console.out
-    out.print(
-        f"[bold]{escape(report.path)}[/]  {console.size(report.bytes)}, packed in {console.duration(seconds)}"
-    )
+    out.print(f"[bold]{escape(report.path)}[/]  {console.size(report.bytes)}, packed in {console.duration(seconds)}")
     for name in report.dims:
         out.print(f"dimension  {escape(name)}")
     for note in report.notes:
         out.print(f"inferred   {escape(note)}")
-    rows = console.table(
-        "variant", "steps", "kernels", "prologue", "text", right=("steps", "kernels", "prologue", "text")
-    )
+    rows = console.table("variant", "steps", "kernels", "prologue", "text", right=("steps", "kernels", "prologue", "text"))
     for v in report.variants:
         rows.add_row(*_row(v))
     out.print(rows)

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far an output is from the reference's: relative 2-norm and largest absolute difference (float64)."""
+    """How far an output is from the reference: relative 2-norm and largest difference, in float64."""
 
     name: str
     relative: float
@@ -42,9 +42,7 @@ def run(model: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
         session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
         names = [o.name for o in session.get_outputs()]
         return dict(zip(names, session.run(names, dict(feeds)), strict=True))
-    except (
-        Exception
-    ) as error:  # onnxruntime raises kinds of its own, all of them about the model or the inputs
+    except Exception as error:  # onnxruntime raises kinds of its own, all of them about the model or the inputs
         words = " ".join(str(error).split())[:400]
         raise InputError(f"ONNX Runtime refuses it ({words})", where=str(model)) from error
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ EXAMPLE = """\b
 Examples:
   tang-edge run model.tang
   tang-edge run ocr.tang --input x=line.png --dims width=320 --repeat 50
+  tang-edge run model.tang --input feeds.npz --device c --threads 1
   tang-edge run model.tang --device c --compare-ort model.onnx --save out.npz
 
 \b
@@ -33,7 +35,8 @@ Inputs = Annotated[
         "--input",
         "-i",
         metavar="NAME=FILE",
-        help="A .npy or .npz file, a picture, or 'random' (seeded; so are inputs not given). Repeatable.",
+        help="A .npy or .npz file, a picture, or 'random' (seeded; so are inputs not given). "
+        "FILE.npz alone holds arrays by input name. Repeatable.",
     ),
 ]
 Sizes = Annotated[
@@ -49,10 +52,11 @@ Threads = Annotated[
     int | None,
     typer.Option("--threads", min=1, max=1024, help="Threads of the C device; all cores if not given."),
 ]
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Let the bundle's C run although it was not packed on this machine.")
-]
+Trust = Annotated[bool, typer.Option("--trust", help="Let the bundle's C run although it was not packed on this machine.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")]
+Repeat = Annotated[int, typer.Option("--repeat", min=0, help="Runs to time, after one that does not count.")]
+Save = Annotated[Path | None, typer.Option("--save", metavar="OUT.npz", help="Write the outputs.")]
+CompareOrt = Annotated[Path | None, typer.Option("--compare-ort", metavar="MODEL.onnx", help="Compare with ONNX Runtime.")]
 Array = npt.NDArray[Any]
 
 
@@ -62,20 +66,15 @@ def command(
     dims: Sizes = None,
     device: Device = "auto",
     threads: Threads = None,
-    repeat: Annotated[
-        int, typer.Option("--repeat", min=0, help="Runs to time, after one that does not count.")
-    ] = 10,
-    save: Annotated[Path | None, typer.Option("--save", metavar="OUT.npz", help="Write the outputs.")] = None,
-    compare_ort: Annotated[
-        Path | None, typer.Option("--compare-ort", metavar="MODEL.onnx", help="Compare with ONNX Runtime.")
-    ] = None,
+    repeat: Repeat = 10,
+    save: Save = None,
+    compare_ort: CompareOrt = None,
     trust: Trust = False,
     seed: Seed = 0,
     as_json: console.AsJson = False,
 ) -> None:
     """Run a bundle: which device and why, the outputs, and how long it takes."""
-    given = values.pairs("--input", input or [])
-    sizes = values.sizes("--dims", dims or [])
+    given, sizes = feeds.files("--input", input or []), values.sizes("--dims", dims or [])
     watch = console.Watch()
     with console.progress(as_json) as stage:
         stage("load and self-test", 0, 1)
@@ -85,36 +84,39 @@ def command(
             stage("run", 0, 1)
             outputs = model.run(arrays)
             times = model.time(arrays, repeat) if repeat else []
-            report, peak = model.report, model.peak_bytes
-        agreement = None
+            facts = _facts(model, outputs, times)
         if compare_ort is not None:
             stage("ONNX Runtime", 0, 1)
             agreement = reference.compare(outputs, reference.run(compare_ort, arrays))
+            facts["compared"] = [asdict(a) for a in agreement]
     if save is not None:
         _save(save, outputs)
-    result = {
-        "bundle": str(bundle),
-        "report": asdict(report),
-        "dims": solved,
-        "inputs": {n: _describe(a) for n, a in arrays.items()},
-        "outputs": {n: _describe(a) for n, a in outputs.items()},
-        "load_seconds": loaded,
-        "seconds": times,
-        "median_seconds": statistics.median(times) if times else None,
-        "min_seconds": min(times, default=None),
-        "peak_bytes": peak,
-        "compared": None if agreement is None else [asdict(a) for a in agreement],
-    }
+    head = {"bundle": str(bundle), "dims": solved, "load_seconds": loaded}
+    result = head | {"inputs": {n: _describe(a) for n, a in arrays.items()}} | facts
     if as_json:
         console.print_json(result)
     else:
-        _show(result, str(report))
+        _show(result, str(model.report))
+
+
+def _facts(model: runtime.Model, outputs: Mapping[str, Array], times: Sequence[float]) -> dict[str, Any]:
+    return {
+        "report": asdict(model.report),
+        "outputs": {n: _describe(a) for n, a in outputs.items()},
+        "seconds": list(times),
+        "median_seconds": statistics.median(times) if times else None,
+        "min_seconds": min(times, default=None),
+        "peak_bytes": model.peak_bytes,
+        "compared": None,
+    }
 
 
 def _save(path: Path, outputs: Mapping[str, Array]) -> None:
-    # savez_compressed appends .npz to names without it: write to the open file instead
-    with path.open("wb") as file:
-        np.savez(file, **{n: a for n, a in outputs.items()})
+    # not numpy.savez: it takes the arrays as keyword arguments, and an output may be called `file`
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in outputs.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _describe(a: Array) -> dict[str, Any]:
@@ -125,10 +127,7 @@ def _describe(a: Array) -> dict[str, Any]:
         return facts
     numbers = flat.astype(np.float64)
     real = numbers[np.isfinite(numbers)]
-    facts |= {
-        k: float(f(real)) if real.size else None
-        for k, f in (("min", np.min), ("mean", np.mean), ("max", np.max))
-    }
+    facts |= {k: float(f(real)) if real.size else None for k, f in (("min", np.min), ("mean", np.mean), ("max", np.max))}
     facts["argmax"] = [int(k) for k in np.unravel_index(int(np.argmax(flat)), a.shape)]
     facts["not_finite"] = int(numbers.size - real.size)
     return facts
@@ -159,16 +158,12 @@ def _show(result: Mapping[str, Any], report: str) -> None:
     out.print()
     if result["seconds"]:
         n, median, least = len(result["seconds"]), result["median_seconds"], result["min_seconds"]
-        out.print(
-            f"time       median {console.duration(median)}, least {console.duration(least)} of {n} runs"
-        )
+        out.print(f"time       median {console.duration(median)}, least {console.duration(least)} of {n} runs")
     out.print(f"loaded in  {console.duration(result['load_seconds'])} (compiling and self-test included)")
     out.print(f"memory     {console.size(result['peak_bytes'])} of weights and arena")
     for a in result["compared"] or ():
         words = f"relative difference {a['relative']:.2g}, largest {a['largest']:.2g}"
-        out.print(
-            f"against ONNX Runtime  {escape(a['name'])}: {words if a['same_shape'] else 'another shape'}"
-        )
+        out.print(f"against ONNX Runtime  {escape(a['name'])}: {words if a['same_shape'] else 'another shape'}")
 
 
 def _cells(facts: Mapping[str, Any]) -> tuple[str, ...]:

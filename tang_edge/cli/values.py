@@ -39,9 +39,7 @@ def ranges(option: str, given: Iterable[str]) -> dict[str, tuple[int, int, int]]
     for name, text in pairs(option, given).items():
         found = _RANGE.fullmatch(text)
         if not found:
-            raise typer.BadParameter(
-                f"{name}={text}: give {name}=48, {name}=1..64 or {name}=32..2048:32", param_hint=option
-            )
+            raise typer.BadParameter(f"{name}={text}: give {name}=48, {name}=1..64 or {name}=32..2048:32", param_hint=option)
         lo, hi, multiple = found.groups()
         out[name] = (int(lo), int(hi or lo), int(multiple or 1))
     return out
