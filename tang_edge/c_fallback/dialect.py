@@ -145,6 +145,7 @@ C: Final = Dialect(
     row_load="{n}[{i}]",
     row_far_load="({n} ? {n}[{i}] : {fill})",
     row_vector_load="TANG_LOAD({t}, {n} + ({i}))",
+    row_far_vector_load="({n} ? TANG_LOAD({t}, {n} + ({i})) : {fill})",
     row_span=4096,
     splat="TANG_SPLAT({t}, {v})",
     lanes="({t}){{{values}}}",

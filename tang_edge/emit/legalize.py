@@ -28,7 +28,6 @@ from tang_edge.ir.kernel import (
     Load,
     Ref,
     Row,
-    Shared,
     Splat,
     Statement,
     Store,
@@ -48,7 +47,7 @@ def legalize(k: Kernel, limits: Limits, where: str = "") -> Kernel:
     for b in k.buffers:
         work.check(b.dtype)
     body = work.block(k.body)
-    shared = tuple(Shared(s.name, work.type(s.dtype), s.size) for s in k.shared)
+    shared = tuple(replace(s, dtype=work.type(s.dtype)) for s in k.shared)
     made = replace(k, body=body, shared=shared)
     kernel_verify.verify(made, legal=True, where=where)
     return made

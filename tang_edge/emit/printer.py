@@ -138,8 +138,7 @@ class Printer:
         if row.span > self.d.row_span:
             if v.lanes > 1:
                 fill = self.d.splat.format(v=fill, t=t)
-                whole = self.d.vector_load.format(b=v.row, i=i, t=t)
-                return f"({v.row} ? {whole} : {fill})"
+                return self.d.row_far_vector_load.format(n=v.row, b=v.buffer, i=i, t=t, fill=fill)
             return self.d.row_far_load.format(n=v.row, b=v.buffer, i=i, fill=fill)
         form = self.d.row_load if v.lanes == 1 else self.d.row_vector_load
         return form.format(n=v.row, b=v.buffer, i=i, t=t, fill=fill)

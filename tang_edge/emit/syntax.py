@@ -45,6 +45,7 @@ class Dialect:
     row_load: str  # {n} {b} {i} {fill}
     row_far_load: str  # {n} {b} {i} {fill}
     row_vector_load: str  # {n} {b} {i} {t}
+    row_far_vector_load: str  # {n} {b} {i} {t} {fill}
     row_span: int  # the longest run of fill values
     splat: str  # {v} {t}
     lanes: str  # {t} {values}

@@ -28,8 +28,8 @@ class Unit:
 
     def name(self, extra: str = "") -> str:
         """The structural name."""
-        sig = ",".join(f"{b.dtype}{'w' if b.writable else 'r'}" for b in self.kernel.buffers)
-        shared = ",".join(f"{s.dtype}{s.size}" for s in self.kernel.shared)
+        sig = ",".join(f"{b.dtype}x{b.lanes}{'w' if b.writable else 'r'}" for b in self.kernel.buffers)
+        shared = ",".join(f"{s.dtype}x{s.lanes}:{s.size}" for s in self.kernel.shared)
         grid = ";".join(f"{v.name}<{n}" for v, n in zip(self.kernel.grid, self.grid_sizes, strict=True))
         lanes = ";".join(f"{v.name}<{v.extent}" for v in self.kernel.lanes)
         text = "\n".join((extra, sig, shared, grid, lanes, *self.lines))

@@ -203,21 +203,25 @@ Statement = Let | LetInt | LetIndex | Declare | Assign | Row | Store | For | Whe
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A buffer parameter: a tensor in its storage layout. `writable` for the one the kernel makes."""
+    """A buffer parameter: a tensor in its storage layout. `writable` for the one the kernel makes. `lanes`: the element of its
+    declaration, where memory is addressed in whole vectors (`emit.vectors`); indices still count scalars.
+    """
 
     name: str
     tensor: str
     dtype: DType
     writable: bool
+    lanes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Workgroup memory of a kernel: `size` elements."""
+    """Workgroup memory of a kernel: `size` scalars, declared in elements of `lanes`."""
 
     name: str
     dtype: DType
     size: int
+    lanes: int = 1
 
 
 @dataclass(frozen=True, slots=True)

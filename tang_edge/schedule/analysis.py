@@ -1,4 +1,4 @@
-"""What a schedule needs to know of a bind: its main reduction, how each read moves along each axis, which axis suits vectors."""
+"""What a schedule needs to know of a bind: its main reduction, how its reads move along axes, which axis suits vectors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def accesses(x: Scalar, placed: Mapping[str, Placed], constants: Collection[str]
 
 
 def vector_dtypes_ok(bind: Bind) -> bool:
-    """True when every value of the bind fits lanes of 32 bits: f32 and 32-bit integers; 8- and 16-bit ones when cast at once."""
+    """True when every value of the bind fits lanes of 32 bits: f32, 32-bit integers, narrower ones cast at once."""
 
     def bad(x: Scalar) -> bool:
         d = x.dtype
@@ -105,6 +105,12 @@ def vector_dtypes_ok(bind: Bind) -> bool:
 
     stored = bind.expr.dtype
     return stored.kind is not Kind.BOOL and stored.bits <= 32 and stored.name != "f16" and not any_bad(bind.expr)
+
+
+def four_bytes(bind: Bind, placed: Mapping[str, Placed]) -> bool:
+    """True when every tensor that the bind touches is stored in 4-byte elements that are not bool."""
+    names = {r.tensor for r in scalar.reads(bind.expr)} | {bind.store.tensor if bind.store else bind.name}
+    return all(placed[n].dtype.bits == 32 for n in names)
 
 
 def vector_score(bind: Bind, v: Var, reads: Collection[Access], lanes: int, store_step: int | None, fold: bool) -> float:

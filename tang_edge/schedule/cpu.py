@@ -6,7 +6,8 @@ For a reduction the micro-kernel is P points x N vectors of accumulators. P and 
 
 (two multiply-adds and two loads a cycle, a latency of four, 24 bytes a cycle from the second-level cache, half a cycle to turn
 the loop), where loads counts each read once per unrolled axis along which it moves and streamed the bytes that are new to
-every turn because they do not move along the points. Weights are packed in the order of the walk; their size decides whether the output tile or the points turn outside.
+every turn because they do not move along the points. Weights are packed in the order of the walk; their size decides whether
+the output tile or the points turn outside.
 """
 
 from __future__ import annotations

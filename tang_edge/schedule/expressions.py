@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tang_edge.errors import CompilerBug
 from tang_edge.ir import affine, scalar
@@ -28,14 +28,18 @@ from tang_edge.schedule.addresses import Placed
 from tang_edge.schedule.scopes import Scopes
 
 Env = Mapping[Var, Expr]
+NEAR = 64  # elements: guarded loads closer than this share a row (unrolled reduced loops)
 
 
 @dataclass(slots=True)
 class Staged:
-    """A read that lives in workgroup memory: its buffer and the inner loop variables that address it, with strides."""
+    """A read that lives in workgroup memory: its buffer, the inner loop variables that address it with their strides, and
+    the lanes of a vector when neighbours along the vector loop lie side by side.
+    """
 
     buffer: str
     inner: tuple[tuple[Var, int], ...]
+    width: int = 1
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ class Expressions:
     accumulators: dict[tuple[Comprehension, int], Ref] = field(default_factory=dict)
     staged: dict[Read, Staged] = field(default_factory=dict)
     buffers: dict[str, str] = field(default_factory=dict)
+    rows: dict[tuple[int, object], list[tuple[int, int]]] = field(default_factory=dict)
 
     # ------------------------------------------------------------ integers
 
@@ -132,7 +137,7 @@ class Expressions:
             index = affine.const(0)
             for v, stride in where.inner:
                 index = index + env.get(v, affine.as_expr(v)) * stride
-            return Load(where.buffer, index, x.dtype)
+            return Load(where.buffer, index, x.dtype, where.width)
         if any(self.varies(y, env) for y in scalar.children(x)):
             return self._per_lane(x, env)
         e = self.expr(self.placed[x.tensor].address(x.view.coords), env)
@@ -156,15 +161,27 @@ class Expressions:
         lo, hi = affine.bounds(inner)
         if lo < 0:
             inner, at, hi = affine.const(0), self.scopes.level(e), 0
-        key = ("row", buffer, e - inner, guard, hi)
-        known = self.scopes.blocks[at].values.get(key)
-        if known is None:
-            known = Ref(self.scopes.name("p"), x.dtype)
-            row = Row(known.name, buffer, e - inner, guard, x.view.fill.value, hi + lanes, x.dtype)
-            self.scopes.add(row, at)
-            self.scopes.define(known.name, at)
-            self.scopes.blocks[at].values[key] = known
-        return Load(buffer, inner, x.dtype, lanes, known.name)
+        base = e - inner
+        shift = dict(base.terms).get((), 0)
+        key = ("row", buffer, base - shift, guard)
+        rows = self.rows.setdefault((id(self.scopes.blocks[at]), key), [])
+        for place, first in rows:
+            if 0 <= shift - first < NEAR:
+                self._lengthen(at, place, hi + (shift - first) + lanes)
+                name = self.scopes.blocks[at].statements[place].name  # type: ignore[union-attr]
+                return Load(buffer, inner + (shift - first), x.dtype, lanes, name)
+        name = self.scopes.name("p")
+        row = Row(name, buffer, base, guard, x.view.fill.value, hi + lanes, x.dtype)
+        rows.append((len(self.scopes.blocks[at].statements), shift))
+        self.scopes.add(row, at)
+        self.scopes.define(name, at)
+        return Load(buffer, inner, x.dtype, lanes, name)
+
+    def _lengthen(self, at: int, place: int, span: int) -> None:
+        """A row that a load reaches further along."""
+        row = self.scopes.blocks[at].statements[place]
+        assert isinstance(row, Row)
+        self.scopes.blocks[at].statements[place] = replace(row, span=max(row.span, span))
 
     # ------------------------------------------------------------ reductions
 

@@ -8,13 +8,14 @@ workgroup   the same, operands staged in workgroup memory BK reduced elements at
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from tang_edge.ir import affine
+from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Expr, Var
 from tang_edge.ir.scalar import Comprehension
 from tang_edge.ir.tensor import Bind
 from tang_edge.schedule.addresses import Placed
-from tang_edge.schedule.analysis import Access, accesses, main_fold, typical
+from tang_edge.schedule.analysis import Access, accesses, four_bytes, main_fold, typical, vector_dtypes_ok
 from tang_edge.schedule.cpu import (
     Scheduled,
     merged,
@@ -41,32 +42,74 @@ def options(
     fold = main_fold(bind)
     if fold is not None:
         found += _tiled(bind, fold, placed, constants, limits)
+    lanes = limits.lanes(4)
+    if lanes > 1:
+        vectors = plain(bind, placed, constants, lanes)
+        if any(x.kind is Kind.VECTOR for x in vectors.loops):
+            found.append(("vectors", Scheduled(bind, (), (vectors,))))
     return [*found, ("points", Scheduled(bind, (), (plain(bind, placed),)))]
 
 
-def plain(bind: Bind, placed: Mapping[str, Placed]) -> Nest:
-    """The schedule `points`."""
+def plain(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str] = (), lanes: int = 1) -> Nest:
+    """The schedule `points`: an invocation makes one element, or one vector where the innermost axis of the store has one."""
     out = target_of(nest(bind, None))
     store = placed[out.tensor].address(out.coords)
     n = order_outputs(merged(nest(bind, main_fold(bind)), placed, store), store)
-    names = [x.var.name for x in n.loops if not x.reduce]
-    lanes: list[str] = []
+    n, vector = _vectors(n, bind, placed, constants, store, lanes)
+    names = [x.var.name for x in n.loops if not x.reduce and x.var.name not in vector]
+    lane_names: list[str] = []
     left = LANES
     for name in reversed(names):
         extent = typical(n.loop(name).var.extent)
         width = min(left, 1 << max(0, (extent - 1).bit_length()))
-        if width > 1 and len(lanes) < 2:
+        if width > 1 and len(lane_names) < 2:
             n = split(n, name, width, Tail.GUARD)
-            lanes.insert(0, name + "i")
+            lane_names.insert(0, name + "i")
             left //= width
-    return _bound(n, lanes, [])
+    return _bound(n, lane_names, [], vector)
 
 
-def _bound(n: Nest, lanes: Sequence[str], unrolled: Sequence[str]) -> Nest:
-    """Grid loops, then lanes, then reduced loops, then register loops."""
-    outer = [x.var.name for x in n.loops if not x.reduce and x.var.name not in (*lanes, *unrolled)]
+def _vectors(
+    n: Nest, bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], store: Expr, lanes: int
+) -> tuple[Nest, list[str]]:
+    """Split the innermost output axis into vectors when all its accesses are contiguous or standing still."""
+    loops = [x for x in n.loops if not x.reduce]
+    if lanes == 1 or not loops or not vector_dtypes_ok(bind) or not four_bytes(bind, placed):
+        return n, []
+    v = loops[-1].var
+    fold = main_fold(bind)
+    reads = [replace(r, address=affine.substitute(r.address, n.index)) for r in accesses(bind.expr, placed, constants)]
+    good = all(v not in affine.variables(r.address) or step_of(r.address, v) == 1 for r in reads)
+    good = good and step_of(affine.substitute(store, n.index), v) == 1 and not any(r.guarded_by(v) for r in reads)
+    good = good and affine.multiple_of(v.extent) % lanes == 0 and not _walks(bind, v)
+    if not good or (fold is not None and any(affine.variables(a.extent) for a in fold.axes)):
+        return n, []
+    n = mark(split(n, v.name, lanes), Kind.VECTOR, v.name + "i")
+    return n, [v.name + "i"]
+
+
+def _walks(bind: Bind, v: Var) -> bool:
+    """True when the axis is used as a number or under a computed coordinate: lanes would have to be taken apart."""
+    seen: set[scalar.Scalar] = set()
+
+    def go(x: scalar.Scalar) -> bool:
+        if x in seen:
+            return False
+        seen.add(x)
+        if isinstance(x, scalar.Idx) and v in affine.variables(x.e):
+            return True
+        inside = isinstance(x, scalar.Read) and any(v in scalar.free(y) for y in scalar.children(x))
+        return inside or any(go(y) for y in scalar.children(x))
+
+    return go(bind.expr)
+
+
+def _bound(n: Nest, lanes: Sequence[str], unrolled: Sequence[str], vector: Sequence[str] = ()) -> Nest:
+    """Grid loops, then lanes, then reduced loops, then register loops and the vector."""
+    inner = (*lanes, *unrolled, *vector)
+    outer = [x.var.name for x in n.loops if not x.reduce and x.var.name not in inner]
     reduced = [x.var.name for x in n.loops if x.reduce]
-    n = reorder(n, *outer, *lanes, *reduced, *unrolled)
+    n = reorder(n, *outer, *lanes, *reduced, *unrolled, *vector)
     return mark(mark(mark(n, Kind.GRID, *outer), Kind.LANE, *lanes), Kind.UNROLL, *unrolled)
 
 
@@ -79,7 +122,7 @@ def _tiled(
 ) -> list[tuple[str, Scheduled]]:
     out = target_of(nest(bind, None))
     store = placed[out.tensor].address(out.coords)
-    axis, score = best_axis(bind, placed, constants, 1, {a: step_of(store, a) for a in bind.axes})
+    axis, score = best_axis(bind, placed, constants, 4, {a: step_of(store, a) for a in bind.axes})
     if axis is None or score < 0.05 or typical(axis.extent) < 2:
         return []
     reads = tuple(a for y in fold.lifts for a in accesses(y, placed, constants))
@@ -87,6 +130,9 @@ def _tiled(
         return []  # nothing is shared between neighbours: a tile would save no loads
     order = reduced_order(fold, reads)
     strided = [r for r in reads if not (r.constant and r.step(axis) == 1)]
+    lanes = limits.lanes(4)
+    whole = vector_dtypes_ok(bind) and four_bytes(bind, placed) and affine.multiple_of(axis.extent) % lanes == 0
+    lanes = lanes if whole and step_of(store, axis) in (1, None) else 1
     width = axis.extent.constant or 1
     new, prologue, _ = pack_constants(bind, strided, axis, order, width, placed)
     places = placed_with(placed, prologue)
@@ -94,37 +140,67 @@ def _tiled(
     found: list[tuple[str, Scheduled]] = []
     main = main_fold(new)
     assert main is not None
-    for tag, lanes in (("workgroup", limits.invocations), ("registers", LANES)):
+    for tag, threads in (("workgroup", limits.invocations), ("registers", LANES)):
         base = merged(nest(new, main), places, store, keep=(axis,))
         points = points_axis(base, axis, reads, store)
-        n = _tile(order_outputs(base, store), axis, points, names, lanes, limits.tile)
+        n = _tile(order_outputs(base, store), axis, points, names, threads, limits.tile, lanes)
         if tag == "workgroup":
             staged = _staged(n, main, order, places, limits, constants)
             if staged is None or points is None or typical(points.extent) < 8:
                 continue
             n = staged
+        elif affine.multiple_of(order[-1].extent) % 4 == 0:
+            n = mark(split(n, names[-1], 4), Kind.UNROLL, names[-1] + "i")
         found.append((tag, Scheduled(new, prologue, (n,))))
     return found
 
 
-def _tile(n: Nest, axis: Var, points: Var | None, order: Sequence[str], lanes: int, tile: tuple[int, int]) -> Nest:
+@dataclass(frozen=True, slots=True)
+class LaneShape:
+    """lx invocations of tn elements along the vector axis, ly of tm along the points."""
+
+    lx: int
+    tn: int
+    ly: int
+    tm: int
+
+
+def lane_shape(axis: Var, points: Var | None, threads: int, tile: tuple[int, int], lanes: int) -> LaneShape:
+    """The shape that wastes least: elements computed beyond the extents, times lanes idle in a warp of 32."""
+    wide = typical(axis.extent)
+    high = typical(points.extent) if points is not None else 1
+    best: tuple[float, int, LaneShape] | None = None
+    tn = max(lanes, min(tile[1], _pow2(-(-wide // 4), tile[1]))) if points is not None else lanes
+    tm = min(tile[0], high) if points is not None else 1
+    for lx in range(1, (16 if points is not None else threads) + 1):
+        for ly in range(1, max(1, min(threads // lx, 32)) + 1) if points is not None else (1,):
+            used = lx * ly
+            waste = (-(-wide // (lx * tn)) * lx * tn / wide) * (-(-high // (ly * tm)) * ly * tm / high)
+            waste *= -(-used // 32) * 32 / used * (1 + 4 / used)
+            score = (round(waste, 3), -used, LaneShape(lx, tn, ly, tm))
+            if best is None or score[:2] < best[:2]:
+                best = score
+    assert best is not None
+    return best[2]
+
+
+def _tile(
+    n: Nest, axis: Var, points: Var | None, order: Sequence[str], threads: int, tile: tuple[int, int], lanes: int
+) -> Nest:
     """Lanes and registers over the vector axis and the points axis."""
     v = axis.name
-    wide = typical(axis.extent)
-    tn = min(tile[1], _pow2(-(-wide // 4), tile[1])) if points is not None else 1
-    lx = _pow2(-(-wide // tn), 16 if points is not None else lanes)
-    n = split(split(n, v, lx * tn, Tail.GUARD), v + "i", lx)
-    lane_names, unrolled = [v + "ii"], [v + "io"]
+    shape = lane_shape(axis, points, threads, tile, lanes)
+    n = split(split(n, v, shape.lx * shape.tn, Tail.GUARD), v + "i", shape.lx * lanes)
+    lane_names, unrolled, vector = [v + "ii"], [v + "io"], []
+    if lanes > 1:
+        n = mark(split(n, v + "ii", lanes), Kind.VECTOR, v + "iii")
+        lane_names, vector = [v + "iio"], [v + "iii"]
     if points is not None:
         p = points.name
-        high = typical(points.extent)
-        tm = min(tile[0], _pow2(high, tile[0]))
-        ly = min(max(1, lanes // lx), 16, _pow2(-(-high // tm), 16))
-        n = split(split(n, p, ly * tm, Tail.GUARD), p + "i", ly)
+        n = split(split(n, p, shape.ly * shape.tm, Tail.GUARD), p + "i", shape.ly)
         lane_names.insert(0, p + "ii")
         unrolled.insert(0, p + "io")
-    n = _bound(n, lane_names, unrolled)
-    return reorder(n, *order)
+    return reorder(_bound(n, lane_names, unrolled, vector), *order)
 
 
 def _staged(
@@ -163,7 +239,7 @@ def _footprint(n: Nest, r: Access, placed: Mapping[str, Placed], inner: str) -> 
     used = affine.variables(e).union(*(affine.variables(affine.substitute(g, n.index)) for g in r.read.view.guard))
     total = 1
     for x in n.loops:
-        local = x.kind in (Kind.LANE, Kind.UNROLL) or x.var.name == inner
+        local = x.kind in (Kind.LANE, Kind.UNROLL, Kind.VECTOR) or x.var.name == inner
         if local and x.var in used:
             total *= x.var.extent.constant or 1
     return total

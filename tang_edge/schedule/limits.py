@@ -19,6 +19,7 @@ class Limits:
     widen          storage dtypes that the class cannot hold, by name, and what is stored instead
     registers      vector registers a micro-kernel may count on (accumulators + operands)
     copy_constants kernels read constants from the packed region only (which has slack behind each), not from the model file
+    aligned_vectors vectors are loaded and stored at multiples of their size only, from buffers declared as vectors
     cpu_prefers    tag of the alternates to prefer when the adapter turns out to be a CPU
     """
 
@@ -36,6 +37,7 @@ class Limits:
     tile: tuple[int, int] = (4, 4)
     cpu_prefers: str | None = None
     copy_constants: bool = False
+    aligned_vectors: bool = False
     measured_on: str = "untested defaults"
 
     def lanes(self, bytes_each: int) -> int:
@@ -52,6 +54,8 @@ _WORDS = tuple((d, "i32") for d in ("i8", "u8", "i16", "u16", "bool", "i64"))
 _BROWSER = Limits(
     "browser",
     "webgpu",
+    vector_bytes=16,
+    aligned_vectors=True,
     workgroup_memory=16384,
     invocations=256,
     binding_bytes=128 << 20,

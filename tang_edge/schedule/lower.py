@@ -98,8 +98,15 @@ class _Lowering:
         env = dict(self.nest.index)
         for e, limit, tail in self.nest.checks:
             if tail is Tail.GUARD:
-                env = {a: affine.minimum(e, limit - 1) if x is e else x for a, x in env.items()}
+                env = {a: self._inside(e, limit) if x is e else x for a, x in env.items()}
         return env
+
+    def _inside(self, e: Expr, limit: Expr) -> Expr:
+        """e clamped below limit; a vector is moved as a whole (its lanes divide the extent: see the schedules)."""
+        if self.lane is None or self.lane not in affine.variables(e):
+            return affine.minimum(e, limit - 1)
+        lane = affine.as_expr(self.lane)
+        return affine.minimum(e - lane, limit - (self.lane.extent.constant or 1)) + lane
 
     def at(self, point: Point) -> dict[Var, Expr]:
         """The bind's axes at one point of the unrolled loops, and those loops themselves (staged reads use them)."""
@@ -258,18 +265,20 @@ class _Lowering:
         e = affine.substitute(self.placed[read.tensor].address(read.view.coords), self.env)
         used = affine.variables(e).union(*(affine.variables(affine.substitute(g, self.env)) for g in read.view.guard))
         dims = [v for v in inner if v in used]
+        width = (self.lane.extent.constant or 1) if self.lane is not None and self.lane in used else 1
         strides, size = [], 1
         for v in reversed(dims):
-            strides.append(size)
+            strides.append(size * width)
             size *= v.extent.constant or 1
         strides.reverse()
         name = f"w{len(self.shared)}"
-        self.shared.append(Shared(name, read.dtype, size))
-        self._copy(read, name, list(zip(dims, strides, strict=True)), size, lanes)
-        self.exprs.staged[read] = Staged(name, tuple(zip(dims, strides, strict=True)))
+        self.shared.append(Shared(name, read.dtype, size * width))
+        self._copy(read, name, list(zip(dims, strides, strict=True)), size, lanes, width)
+        self.exprs.staged[read] = Staged(name, tuple(zip(dims, strides, strict=True)), width)
         self.scopes.define(name)
 
-    def _copy(self, read: Read, name: str, dims: list[tuple[Var, int]], size: int, lanes: list[Var]) -> None:
+    def _copy(self, read: Read, name: str, dims: list[tuple[Var, int]], size: int, lanes: list[Var], width: int) -> None:
+        """All lanes together: element (or vector) t of the staged box is fetched by lane t mod threads."""
         threads, lid = 1, affine.const(0)
         for v in reversed(lanes):
             lid = lid + affine.as_expr(v) * threads
@@ -283,12 +292,12 @@ class _Lowering:
             point: dict[Var, Expr] = {}
             for v, stride in dims:
                 local = affine.var(self.scopes.name("d"), v.extent)
-                self.scopes.add(LetInt(local, affine.as_expr(at) // stride % (v.extent.constant or 1)))
+                self.scopes.add(LetInt(local, affine.as_expr(at) // (stride // width) % (v.extent.constant or 1)))
                 self.scopes.define(local.name)
                 point[v] = affine.as_expr(local)
             env = {a: affine.substitute(x, point) for a, x in self.env.items()}
             value = self.exprs.lower(read, env)
-            self.scopes.add(Store(name, affine.as_expr(at), value))
+            self.scopes.add(Store(name, affine.as_expr(at) * width, value))
             body = self.scopes.pop()
             self.scopes.add(When((affine.const(0) if whole else size - 1 - (lid + q * threads),), body))
 
@@ -303,10 +312,11 @@ class _Lowering:
         count: Expr | None = None
         for e, limit, tail in self.nest.checks:
             left = limit - affine.substitute(e, point)
+            first = left if self.lane is None else affine.substitute(left, {self.lane: affine.const(0)})
             if tail is Tail.GUARD:
-                guard.append(left - 1)
+                guard.append(first - 1)
             elif tail is Tail.OVER and self.lane is not None:
-                count = affine.substitute(left, {self.lane: affine.const(0)})
+                count = first
         self._emit(address, value, guard, count)
 
     def _emit(self, address: Expr, value: Value, guard: list[Expr], count: Expr | None) -> None:

@@ -61,7 +61,7 @@ def _ops() -> dict[tuple[str, str], str]:
         ("shr", "*"): "({0} >> u32({1}))",
         ("isnan", "f"): "((bitcast<u32>({0}) & 0x7fffffffu) > 0x7f800000u)",
         ("isinf", "f"): "((bitcast<u32>({0}) & 0x7fffffffu) == 0x7f800000u)",
-        ("tanh", "f"): "tanh(clamp({0}, -16.0, 16.0))",
+        ("tanh", "f"): "tanh(clamp({0}, {s}(-16.0), {s}(16.0)))",
         ("erf", "f"): "tang_erf({0})",
         ("select", "*"): "select({2}, {1}, {0})",
     }
@@ -94,8 +94,8 @@ _LIMITS = {"i32": ("-2147483648.0", "2147483520.0"), "u32": ("0.0", "4294967040.
 
 
 def _casts() -> dict[tuple[str, str], str]:
-    t = {("*", "*"): "{t}({0})", ("f", "b"): "({0} != 0.0)", ("i", "b"): "({0} != 0)"}
-    t |= {("f32", d): f"{d}(clamp({{0}}, {lo}, {hi}))" for d, (lo, hi) in _LIMITS.items()}
+    t = {("*", "*"): "{t}({0})", ("f", "b"): "({0} != {s}(0.0))", ("i", "b"): "({0} != {s}(0))"}
+    t |= {("f32", d): f"{{t}}(clamp({{0}}, {{s}}({lo}), {{s}}({hi})))" for d, (lo, hi) in _LIMITS.items()}
     return t
 
 
@@ -105,7 +105,17 @@ WGSL: Final = Dialect(
     integer="i32",
     vector="vec{lanes}<{type}>",
     ops=_ops(),
-    vector_ops={},
+    vector_ops={
+        ("isnan", "f"): "((bitcast<vec{lanes}<u32>>({0}) & vec{lanes}<u32>(0x7fffffffu)) > vec{lanes}<u32>(0x7f800000u))",
+        ("isinf", "f"): "((bitcast<vec{lanes}<u32>>({0}) & vec{lanes}<u32>(0x7fffffffu)) == vec{lanes}<u32>(0x7f800000u))",
+        ("erf", "f"): "vec4<f32>(tang_erf({0}.x), tang_erf({0}.y), tang_erf({0}.z), tang_erf({0}.w))",
+        (
+            "pow",
+            "f",
+        ): "vec4<f32>(tang_pow({0}.x, {1}.x), tang_pow({0}.y, {1}.y), tang_pow({0}.z, {1}.z), tang_pow({0}.w, {1}.w))",
+        ("shl", "*"): "({0} << vec{lanes}<u32>({1}))",
+        ("shr", "*"): "({0} >> vec{lanes}<u32>({1}))",
+    },
     casts=_casts(),
     literals={
         "f": "{t}({value})",
@@ -120,16 +130,17 @@ WGSL: Final = Dialect(
     declare="var {n}: {t} = {v};",
     assign="{n} = {v};",
     store="{b}[{i}] = {v};",
-    vector_store="",
+    vector_store="{b}[({i}) >> 2u] = {v};",
     partial_store="",
     strided_store="",
     load="{b}[{i}]",
-    vector_load="",
+    vector_load="{b}[({i}) >> 2u]",
     row=(),
     row_far=("let {n}_in: bool = {guard};", "let {n}: i32 = select(0, {base}, {n}_in);"),
     row_load="",
     row_far_load="select({fill}, {b}[{n} + {i}], {n}_in)",
     row_vector_load="",
+    row_far_vector_load="select({fill}, {b}[({n} + {i}) >> 2u], {n}_in)",
     row_span=-1,
     splat="{t}({v})",
     lanes="{t}({values})",

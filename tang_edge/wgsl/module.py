@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from tang_edge.emit.legalize import legalize
 from tang_edge.emit.unit import Unit, grid_total, unit
+from tang_edge.emit.vectors import align
 from tang_edge.ir import affine
 from tang_edge.ir.affine import Expr
-from tang_edge.ir.kernel import Kernel
+from tang_edge.ir.kernel import Buffer, Kernel, Shared
 from tang_edge.schedule.limits import Limits
 from tang_edge.wgsl.dialect import HELPERS, INTEGERS, WGSL
 
@@ -17,7 +18,7 @@ FOLD = 32768  # workgroups in x before the grid goes on in y (the limit is 65,53
 
 def kernel_module(k: Kernel, limits: Limits, where: str, modes: Sequence[str]) -> tuple[str, str, Unit]:
     """Name, text and unit of a kernel whose buffers are bound in these access modes ("read" or "read_write")."""
-    u = unit(legalize(k, limits, where), WGSL)
+    u = unit(align(legalize(k, limits, where)), WGSL)
     name = u.name("wgsl " + ",".join(modes))
     return name, _text(u, modes), u
 
@@ -32,12 +33,12 @@ def _text(u: Unit, modes: Sequence[str]) -> str:
     k = u.kernel
     lines: list[str] = []
     for n, b in enumerate(k.buffers):
-        lines.append(f"@group(0) @binding({n}) var<storage, {modes[n]}> {b.name}: array<{WGSL.types[b.dtype.name]}>;")
+        lines.append(f"@group(0) @binding({n}) var<storage, {modes[n]}> {b.name}: array<{_element(b)}>;")
     if u.params:
         n = len(k.buffers)
         lines.append(f"@group(0) @binding({n}) var<uniform> params: array<vec4<i32>, {-(-len(u.params) // 4)}>;")
     for s in k.shared:
-        lines.append(f"var<workgroup> {s.name}: array<{WGSL.types[s.dtype.name]}, {s.size}>;")
+        lines.append(f"var<workgroup> {s.name}: array<{_element(s)}, {s.size // s.lanes}>;")
     body = "\n".join(u.lines)
     lines += [text for mark, text in (("tang_erf", HELPERS), ("tang_floor", INTEGERS)) if mark in body]
     if "tang_pow" in body and "tang_erf" not in body:
@@ -50,6 +51,12 @@ def _text(u: Unit, modes: Sequence[str]) -> str:
     lines += [f"  let d{n}: i32 = params[{n // 4}].{'xyzw'[n % 4]};" for n in range(len(u.params))]
     lines += _decode(u)
     return "\n".join([*lines, body, "}"]) + "\n"
+
+
+def _element(b: Buffer | Shared) -> str:
+    """The element type that a buffer is declared with."""
+    t = WGSL.types[b.dtype.name]
+    return t if b.lanes == 1 else WGSL.vector.format(type=t, dtype=b.dtype.name, lanes=b.lanes)
 
 
 def _decode(u: Unit) -> list[str]:
