@@ -20,9 +20,11 @@ from tang_edge.emit.unit import Unit
 from tang_edge.ir import affine, interp
 from tang_edge.ir.dtype import Kind
 from tang_edge.ir.kernel import Kernel
+from tang_edge.ir.states import with_states
 from tang_edge.ir.tensor import Bind, Constraint, Input, Program
 from tang_edge.ir.text import structural_key
 from tang_edge.onnx_in import DimRange, import_model
+from tang_edge.rewrite.outputs import own_outputs
 from tang_edge.rewrite.pipeline import optimize
 from tang_edge.schedule import choose, variant
 from tang_edge.schedule.analysis import main_fold
@@ -56,6 +58,7 @@ def pack(
     *,
     targets: Sequence[str] = DEFAULT_TARGETS,
     dims: Mapping[str, DimRange] | None = None,
+    states: Sequence[str] | None = None,
     records: Sequence[choose.Record] = (),
     golden: bool = True,
     allow_nan: bool = False,
@@ -67,17 +70,52 @@ def pack(
     Args:
         targets: names of `limits.TARGETS`; the variants of their device classes go into the bundle.
         dims: ranges of named dimensions; a range of one value fixes the dimension.
+        states: "input=output" pairs that a session keeps between runs; not given: the pairs that `ir.states` finds by name and
+            type; (): none.
         records: measured choices among alternates (an explicit input, never the user's cache).
         golden: compute self-test vectors with the float64 interpreter at the smallest legal sizes.
 
     Raises:
         UnsupportedModel, TargetLimit, BundleError: see `tang_edge.errors`.
+        InputError: `states` names no input and output of one type.
     """
-    classes = classes_of(tuple(targets))
+    classes_of(tuple(targets))  # a wrong name is said before the work begins
     progress("import", 0, 1)
     imported = import_model(model, dim_ranges=dims, allow_nan=allow_nan)
+    return pack_program(
+        imported.program,
+        out,
+        name=Path(model).stem,
+        targets=targets,
+        states=states,
+        records=records,
+        golden=golden,
+        remember=remember,
+        progress=progress,
+        model_sha256=imported.model_sha256,
+        notes=imported.notes,
+    )
+
+
+def pack_program(
+    source: Program,
+    out: str | Path,
+    *,
+    name: str = "",
+    targets: Sequence[str] = DEFAULT_TARGETS,
+    states: Sequence[str] | None = None,
+    records: Sequence[choose.Record] = (),
+    golden: bool = True,
+    remember: bool = True,
+    progress: Progress = _quiet,
+    model_sha256: str = "",
+    notes: Sequence[str] = (),
+) -> PackReport:
+    """Compile a tensor program into a bundle at `out`; the arguments are those of `pack`."""
+    classes = classes_of(tuple(targets))
+    source, found = with_states(source, states)
     progress("rewrite", 0, 1)
-    program = optimize(imported.program)
+    program = optimize(source)
     made = []
     for k, limits in enumerate(classes):
         progress(f"schedule {limits.name}", k, len(classes))
@@ -85,23 +123,23 @@ def pack(
     vectors = []
     if golden:
         progress("self-test vectors", 0, 1)
-        vectors = [golden_vectors(imported.program, program)]
+        vectors = [golden_vectors(source, program)]
     progress("write", 0, 1)
     plan, members = assemble(program, made)
     digest = bundle_write.write(
         out,
-        name=Path(model).stem if isinstance(model, (str, Path)) else program.name,
+        name=name or source.name,
         plan=plan,
         members=members,
         constants=((c.name, np.asarray(c.data)) for c in program.constants),
         golden=vectors,
         created_by=f"tang-edge {__version__}",
-        model_sha256=imported.model_sha256,
+        model_sha256=model_sha256,
         remember=remember,
     )
     summary = tuple(_summary(m) for m in made)
     dims_text = tuple(f"{d.name}: {d.lo}..{d.hi}{f' by {d.multiple}' if d.multiple > 1 else ''}" for d in program.dims)
-    return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, imported.notes, summary)
+    return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, (*notes, *found), summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +155,7 @@ class Made:
 
 def build_variant(program: Program, limits: Limits, records: Sequence[choose.Record] = ()) -> Made:
     """Schedule and emit an optimised program for one device class."""
+    program = own_outputs(program)
     types = program.types()
     keys = {b.name: structural_key(b, types) for b in program.binds()} if records else None
     v = variant.build(program, limits, choose.Defaults(tuple(records), keys))

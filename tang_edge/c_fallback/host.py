@@ -18,7 +18,7 @@ from tang_edge.bundle import layout
 from tang_edge.bundle.read import Bundle
 from tang_edge.errors import BundleError, DeviceError
 from tang_edge.runtime import host_arrays
-from tang_edge.runtime.device import Ready, Sizes, ports
+from tang_edge.runtime.device import Place, Ready, Sizes, ports, state_buffers
 from tang_edge.runtime.host_arrays import Array
 
 ABI = 1
@@ -65,9 +65,7 @@ class CEngine:
 
     kind = "c"
 
-    def __init__(
-        self, bundle: Bundle, variant: fmt.Variant, library: Path, threads: int, adapter: str
-    ) -> None:
+    def __init__(self, bundle: Bundle, variant: fmt.Variant, library: Path, threads: int, adapter: str) -> None:
         self.plan = bundle.plan
         self.variant = variant
         self.adapter = adapter
@@ -94,8 +92,7 @@ class CEngine:
         pointers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
         read = _constants_of_steps(self.variant)
         self._weights = [
-            array if len(c.parts) == 1 or c.name in read else None
-            for c, array in zip(self.plan.constants, arrays, strict=True)
+            array if len(c.parts) == 1 or c.name in read else None for c, array in zip(self.plan.constants, arrays, strict=True)
         ]
         self._pointers = (ctypes.c_void_p * max(1, len(arrays)))(
             *(a.ctypes.data if a is not None else None for a in self._weights)
@@ -122,9 +119,7 @@ class CEngine:
         region = layout.region(self.variant.slots, dims, self.variant.id)
         return max(region.total, self.sizes_of(dims)[0]) + fmt.SLOT_ALIGN
 
-    def call_struct(
-        self, values: npt.NDArray[np.int64], arena: npt.NDArray[np.uint8], pool: int | None
-    ) -> TangCall:
+    def call_struct(self, values: npt.NDArray[np.int64], arena: npt.NDArray[np.uint8], pool: int | None) -> TangCall:
         """A call of all steps; the arrays must outlive it."""
         return TangCall(
             values.ctypes.data,
@@ -153,9 +148,7 @@ class CEngine:
     def check(self, code: int, what: str) -> None:
         """Raise DeviceError where a call failed."""
         if code != 0:
-            raise DeviceError(
-                f"the compiled library failed with code {code} in {what}", where=self.variant.id
-            )
+            raise DeviceError(f"the compiled library failed with code {code} in {what}", where=self.variant.id)
 
     def worker(self) -> CWorker:
         """Memory for a new session."""
@@ -237,9 +230,24 @@ class CWorker:
         def place(buffer: fmt.Buffer, size: layout.Extent) -> Array:
             return host_arrays.view(self._arena, region.offsets[buffer.slot or 0], size)
 
-        ready = ports(engine.plan, engine.variant, dims, place, self._caller(key))
+        call = self._caller(key)
+        if engine.plan.states:
+            call = self._stateful(call, dims, place)
+        ready = ports(engine.plan, engine.variant, dims, place, call, call)
         self._sizes.put(ready)
         return ready
+
+    def _stateful(self, call: Callable[[], None], dims: Mapping[str, int], place: Place) -> Callable[[], None]:
+        """The call, after which each state goes from its output to its input; that slot is shared with nothing."""
+        found = state_buffers(self._engine.plan, self._engine.variant, dims)
+        pairs = [(place(source, size), place(target, size)) for source, target, size in found]
+
+        def call_and_keep() -> None:
+            call()
+            for source, target in pairs:
+                np.copyto(target, source)
+
+        return call_and_keep
 
     def _caller(self, dims: tuple[int, ...]) -> Callable[[], None]:
         """The call of all steps, with nothing left to prepare; it keeps alive what the struct points to."""

@@ -41,7 +41,8 @@ class Ready:
 
     ``inputs`` are (name, dtype, shape, view to fill), ``outputs`` (name, view to copy), ``casts`` outputs
     that change their dtype on the way. ``ranges`` are inputs whose values must be checked first.
-    ``call`` runs all steps.
+    ``call`` runs all steps; at its end the states of the model go from their outputs to their inputs, on the device.
+    ``resumed`` is the same without the states' inputs and outputs, for a run that goes on from there.
     """
 
     dims: DimValues
@@ -50,6 +51,7 @@ class Ready:
     casts: tuple[tuple[str, Array, np.dtype[Any]], ...]
     ranges: tuple[tuple[str, int, int], ...]
     call: Callable[[], None]
+    resumed: Ready | None = None
 
 
 class Worker(Protocol):
@@ -143,9 +145,17 @@ Place = Callable[[fmt.Buffer, Extent], Array]
 
 
 def ports(
-    plan: fmt.Plan, variant: fmt.Variant, dims: Mapping[str, int], place: Place, call: Callable[[], None]
+    plan: fmt.Plan,
+    variant: fmt.Variant,
+    dims: Mapping[str, int],
+    place: Place,
+    call: Callable[[], None],
+    resume: Callable[[], None],
 ) -> Ready:
-    """The boundary of a prepared call; ``place`` gives the host view of an input or output buffer."""
+    """The boundary of a prepared call; ``place`` gives the host view of an input or output buffer.
+
+    ``resume`` is what ``call`` becomes when states are on the device already.
+    """
     held = {(b.kind, b.io): b for b in variant.buffers.values() if b.io is not None}
     inputs, outputs, casts, ranges = [], [], [], []
     for port in plan.inputs:
@@ -164,4 +174,36 @@ def ports(
             outputs.append((port.name, view))
         else:
             casts.append((port.name, view, fmt.DTYPES[port.dtype]))
-    return Ready(tuple(dims.values()), tuple(inputs), tuple(outputs), tuple(casts), tuple(ranges), call)
+    ready = Ready(tuple(dims.values()), tuple(inputs), tuple(outputs), tuple(casts), tuple(ranges), call)
+    if plan.states:
+        ready.resumed = _without_states(ready, plan, resume)
+    return ready
+
+
+def _without_states(ready: Ready, plan: fmt.Plan, resume: Callable[[], None]) -> Ready:
+    given, made = {s.input for s in plan.states}, {s.output for s in plan.states}
+    return Ready(
+        ready.dims,
+        tuple(x for x in ready.inputs if x[0] not in given),
+        tuple(x for x in ready.outputs if x[0] not in made),
+        tuple(x for x in ready.casts if x[0] not in made),
+        tuple(x for x in ready.ranges if x[0] not in given),
+        resume,
+    )
+
+
+def state_buffers(plan: fmt.Plan, variant: fmt.Variant, dims: Mapping[str, int]) -> list[tuple[fmt.Buffer, fmt.Buffer, Extent]]:
+    """Of each state: the buffer of its output, that of its input, and their common extent.
+
+    Raises:
+        BundleError: the two are not stored alike.
+    """
+    held = {(b.kind, b.io): b for b in variant.buffers.values() if b.io is not None}
+    found = []
+    for state in plan.states:
+        source, target = held["output", state.output], held["input", state.input]
+        size, other = extent(source, dims), extent(target, dims)
+        if (size.dtype, size.shape, size.strides) != (other.dtype, other.shape, other.strides):
+            raise BundleError(f"the state {state.input!r} is stored unlike its output", where=variant.id)
+        found.append((source, target, size))
+    return found

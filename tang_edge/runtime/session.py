@@ -18,7 +18,7 @@ from tang_edge.bundle import format as fmt
 from tang_edge.bundle import layout
 from tang_edge.bundle.expr import compile_expr
 from tang_edge.bundle.read import Bundle
-from tang_edge.errors import InputError
+from tang_edge.errors import DeviceError, InputError
 from tang_edge.runtime import host_arrays
 from tang_edge.runtime.device import DeviceLost, Engine, Ready
 from tang_edge.runtime.host_arrays import Array
@@ -40,7 +40,8 @@ class Session:
         self._last: Ready | None = None
         self._ports = {p.name: p for p in self._plan.inputs}
         self._states = {s.input: s for s in self._plan.states}
-        self._kept: dict[str, Array] = {}
+        self._kept: dict[str, Array] = {}  # the state, unless it is
+        self._home: Ready | None = None  # in the inputs of this call, on the device
         self._current: Ready | None = None
         self._closed = False
 
@@ -61,7 +62,7 @@ class Session:
         """
         with self._lock:
             ready = self._last
-            # the fast path: the same sizes as the last time, no state, no conversion to check
+            # the fast path: the same sizes as the last time, no conversion to check, the state on the device
             if ready is not None and type(inputs) is dict and len(inputs) == len(ready.inputs):
                 for name, dtype, shape, view in ready.inputs:
                     value = inputs.get(name)
@@ -72,51 +73,102 @@ class Session:
                     try:
                         ready.call()
                     except DeviceLost:
-                        self._engine.revive()
+                        self._lost()
                     else:
                         return {name: view.copy() for name, view in ready.outputs}
             return self._run(inputs)
 
     def _run(self, inputs: Arrays) -> dict[str, Array]:
-        values = self._with_states(self._checked(inputs))
+        values = self._checked(inputs)
         try:
             ready = self._call(values)
         except DeviceLost:
-            self._last = None
-            self._engine.revive()
+            self._lost()
             ready = self._call(values)
         result = {name: view.copy() for name, view in ready.outputs}
         result.update({name: view.astype(dtype) for name, view, dtype in ready.casts})
-        self._keep_states(inputs, result)
-        return {p.name: result[p.name] for p in self._plan.outputs if p.name in result}
+        hidden = {s.output for s in self._plan.states if s.input not in inputs}
+        return {p.name: result[p.name] for p in self._plan.outputs if p.name in result and p.name not in hidden}
 
-    def _call(self, values: Arrays) -> Ready:
+    def _call(self, values: dict[str, Array]) -> Ready:
+        """Run; the state is on the device afterwards. Returns the call that was made, for its outputs."""
         self._last = self._current = None  # what was prepared may not survive a failure
-        ready = self._load(values)
+        whole, ready = self._load(values)
         ready.call()
-        self._current = ready
-        # the fast path must be exact: it knows nothing of states, of casts and of values that need a check
-        self._last = None if self._states or ready.casts or ready.ranges else ready
+        self._current = whole
+        if self._states:
+            self._home, self._kept = whole, {}
+        # the fast path must be exact: it knows nothing of casts and of values that need a check
+        again = whole if self._states.keys() <= values.keys() else whole.resumed or whole
+        self._last = None if again.casts or again.ranges else again
         return ready
 
-    def _load(self, values: Arrays) -> Ready:
-        """Prepare for the sizes of the values and copy them into the input views."""
-        dims = self._solver.solve({n: v.shape for n, v in values.items()}, self._free_dims(values))
-        ready = self._worker.prepare(dims)
+    def _lost(self) -> None:
+        """A new device, and the same call again: unless the state went with the old one."""
+        self._last = self._current = None
+        lost, self._home = self._home, None
+        self._engine.revive()
+        if lost is not None:
+            self._kept.clear()
+            raise DeviceError(
+                "the device was lost, and with it the state of this session, which begins anew",
+                where=self._engine.adapter,
+                remedy="Restore a snapshot, or go on from the start.",
+            )
+
+    def _load(self, values: dict[str, Array], *, resume: bool = True) -> tuple[Ready, Ready]:
+        """Prepare for the sizes of the values and copy them into the input views: the whole call, and that to make."""
+        home, given = self._home, self._states.keys() & values.keys()
+        if home is not None and home.resumed is not None and resume and not given:
+            dims = self._solve(values, dict(zip(self._solver.names, home.dims, strict=True)))
+            if tuple(dims.values()) == home.dims:
+                self._fill(home.resumed, values)
+                return home, home.resumed
+        if not resume or given != self._states.keys():
+            self._settle()  # other sizes, or some of the states are given: the others go with them
+        self._home = None
+        if resume:
+            self._kept = self._kept | {n: values[n] for n in given}
+        values = self._kept | values
+        whole = self._worker.prepare(self._solve(values, {}))
+        self._fill(whole, values)
+        return whole, whole
+
+    def _solve(self, values: Arrays, free: Mapping[str, int]) -> dict[str, int]:
+        """The dimensions. Those that only states have, and no state that is kept, start at their least values."""
+        absent = not self._states.keys() <= values.keys()
+        least = self._solver.least() if absent else {}
+        return self._solver.solve({n: v.shape for n, v in values.items()}, {**least, **free})
+
+    def _settle(self) -> None:
+        """Bring the state from the device to the host."""
+        home = self._home
+        if home is not None:
+            self._kept = self._state_of(home)
+            self._home = None
+
+    def _state_of(self, home: Ready) -> dict[str, Array]:
+        held = {b.io: b for b in self._engine.variant.buffers.values() if b.kind == "input"}
+        found = {}
+        for name in self._states:
+            b = held[name]
+            value = self._worker.read(home, fmt.Writes(b.id, b.shape, b.strides, 0))
+            found[name] = value.astype(fmt.DTYPES[self._ports[name].dtype], copy=False)
+        return found
+
+    def _fill(self, ready: Ready, values: Arrays) -> None:
+        """Copy the values into the views of a call; a state that there is none of yet is zero."""
         for name, low, high in ready.ranges:
             if name in values:
                 host_arrays.check_values(name, values[name], low, high)
         for name, _, _, view in ready.inputs:
             view[...] = values.get(name, 0)
-        return ready
 
     def _checked(self, inputs: Arrays) -> dict[str, Array]:
         if self._closed:
             raise InputError("the session or its model was closed", remedy="Load the model again.")
         if not isinstance(inputs, Mapping):
-            raise InputError(
-                f"takes a dict of arrays by input name, not a {type(inputs).__name__}", where="run"
-            )
+            raise InputError(f"takes a dict of arrays by input name, not a {type(inputs).__name__}", where="run")
         unknown = set(inputs) - set(self._ports)
         missing = set(self._ports) - set(inputs) - set(self._states)
         if unknown or missing:
@@ -129,33 +181,17 @@ class Session:
             )
         return {name: check_array(port, inputs[name]) for name, port in self._ports.items() if name in inputs}
 
-    def _with_states(self, values: dict[str, Array]) -> dict[str, Array]:
-        for name in self._states:
-            if name not in values and name in self._kept:
-                values[name] = self._kept[name]
-        return values
-
-    def _free_dims(self, values: Arrays) -> dict[str, int]:
-        """Dimensions that only states have, which start at their least values."""
-        absent = [s for s in self._states if s not in values]
-        return self._solver.least() if absent else {}
-
-    def _keep_states(self, inputs: Arrays, result: dict[str, Array]) -> None:
-        for state in self._plan.states:
-            value = result[state.output]
-            if state.input in inputs:
-                self._kept[state.input] = value.copy()
-            else:
-                self._kept[state.input] = result.pop(state.output)
-
     def reset(self) -> None:
         """Set the state to zeros, as in a new session."""
         with self._lock:
             self._kept.clear()
+            self._home = self._last = None
 
     def snapshot(self) -> dict[str, Array]:
         """A copy of the state by state input name; empty before the first run."""
         with self._lock:
+            if self._home is not None:
+                return self._state_of(self._home)
             return {name: value.copy() for name, value in self._kept.items()}
 
     def restore(self, state: Arrays) -> None:
@@ -167,10 +203,9 @@ class Session:
         with self._lock:
             unknown = set(state) - set(self._states)
             if unknown:
-                raise InputError(
-                    f"no states of this model: {', '.join(sorted(map(str, unknown)))}", where="restore"
-                )
+                raise InputError(f"no states of this model: {', '.join(sorted(map(str, unknown)))}", where="restore")
             self._kept = {n: check_array(self._ports[n], v).copy() for n, v in state.items()}
+            self._home = self._last = None
 
     def run_steps(self, first: int, last: int, inputs: Arrays | None = None) -> None:
         """Run the steps with preorder indices in [first, last) (``last`` < 0: to the end), for tools.
@@ -179,7 +214,8 @@ class Session:
         """
         with self._lock:
             if inputs is not None:
-                self._current = self._load(self._with_states(self._checked(inputs)))
+                self._current, _ = self._load(self._checked(inputs), resume=False)
+                self._last = None  # the state that these steps make is not kept
                 self._worker.upload(self._current)
             self._worker.run_range(self._loaded(), first, last)
 

@@ -25,9 +25,16 @@ class Life:
 
 
 def lifetimes(
-    writes: Sequence[Sequence[str]], reads: Sequence[Sequence[str]], inputs: Sequence[str], outputs: Sequence[str]
+    writes: Sequence[Sequence[str]],
+    reads: Sequence[Sequence[str]],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    kept: Sequence[str] = (),
 ) -> list[Life]:
-    """Lives of all tensors of a list of steps. Inputs live from before the first step, outputs to after the last."""
+    """Lives of all tensors of a list of steps. Inputs live from before the first step, outputs to after the last.
+
+    `kept` are inputs that hold a state between runs: they live all the time, so that nothing shares their slots.
+    """
     first: dict[str, int] = dict.fromkeys(inputs, -1)
     last: dict[str, int] = dict.fromkeys(inputs, -1)
     for k, names in enumerate(writes):
@@ -38,7 +45,7 @@ def lifetimes(
         for n in names:
             if n in first:
                 last[n] = max(last[n], k)
-    for n in outputs:
+    for n in (*outputs, *kept):
         last[n] = len(writes)
     return [Life(n, first[n], last[n]) for n in first]
 

@@ -72,7 +72,8 @@ class Variant:
 def build(program: Program, limits: Limits, scheduler: choose.Scheduler) -> Variant:
     """Schedule every bind of an optimised program for a class of devices."""
     placed = dict(assign(program, limits, max(1, limits.lanes(4))))
-    early = constant_binds(program)
+    # an output is written by a step: the packed region is no output
+    early = constant_binds(program) - {tensor for _, tensor in program.outputs}
     constants = {c.name for c in program.constants}
     work = _Work(program, limits, scheduler, placed, constants, early)
     steps = tuple(work.step(i) for i in program.items if not isinstance(i, Alloc) and _name(i) not in early)
@@ -182,7 +183,7 @@ def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[Step | Branch
     writes = [sorted(tensors_of(s)[1]) for s in order]
     spans = _branch_spans(steps)
     inputs = [i.name for i in p.inputs]
-    lives = lifetimes(writes, reads, inputs, [t for _, t in p.outputs])
+    lives = lifetimes(writes, reads, inputs, [t for _, t in p.outputs], [s.input for s in p.states])
     lives = [_stretch(x, spans, set(conds)) for x in lives]
     slot_of, sizes = assign_slots(lives, work.placed)
     packed_sizes = [work.placed[s.bind.name].bytes() for s in prologue]

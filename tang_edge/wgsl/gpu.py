@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,7 @@ def adapters() -> tuple[list[Adapter], str]:
         return [], f"wgpu cannot be used ({str(error)[:200]})"
     ranked = sorted(found, key=_rank)
     usable = [a for a in ranked if a.info.get("backend_type") in _BACKENDS] or ranked
-    return [
-        _adapter(a) for a in usable
-    ], "" if usable else "no WebGPU adapter (is a Vulkan driver installed?)"
+    return [_adapter(a) for a in usable], "" if usable else "no WebGPU adapter (is a Vulkan driver installed?)"
 
 
 def _runtime_dir() -> None:
@@ -144,9 +142,7 @@ def translate(error: Exception, where: str) -> DeviceError:
     if "lost" in text.lower() and "device" in text.lower():
         return DeviceLost(f"the GPU device was lost ({text})", where=where)
     if isinstance(error, MemoryError) or "out of memory" in text.lower():
-        return DeviceError(
-            f"out of GPU memory ({text})", where=where, remedy="Use smaller dimension values or device='c'."
-        )
+        return DeviceError(f"out of GPU memory ({text})", where=where, remedy="Use smaller dimension values or device='c'.")
     return DeviceError(
         f"the driver refused ({text})",
         where=where,
@@ -181,10 +177,10 @@ class Segments:
         self._label = label
         self.buffers: list[Any] = []
 
-    def fit(self, region: Region) -> bool:
+    def fit(self, region: Region, alone: Collection[int] = ()) -> bool:
         """Make room for the region; whether buffers changed (everything bound to them must be made anew)."""
         changed = False
-        for index, need in enumerate(segment_sizes(region)):
+        for index, need in enumerate(segment_sizes(region, alone)):
             if index < len(self.buffers) and self.buffers[index].size >= need:
                 continue
             buffer = make_buffer(self._device, need, BUFFER_USAGE, f"{self._label} {index}")
@@ -208,25 +204,28 @@ class Segments:
         self.buffers = []
 
 
-def segment_places(region: Region) -> list[tuple[int, int]]:
-    """Of each slot, its segment and the byte offset in it."""
-    places, segment, at = [], 0, 0
-    for size in region.sizes:
-        if at and at + size > fmt.SEGMENT_BYTES:
-            segment, at = segment + 1, 0
-        places.append((segment, at))
+def segment_places(region: Region, alone: Collection[int] = ()) -> list[tuple[int, int]]:
+    """Of each slot, its segment and the byte offset in it. Slots in ``alone`` have a segment of their own."""
+    places: list[tuple[int, int]] = []
+    count, current, at = 0, -1, 0
+    for slot, size in enumerate(region.sizes):
+        if slot in alone:
+            places.append((count, 0))
+            count += 1
+            continue
+        if current < 0 or (at and at + size > fmt.SEGMENT_BYTES):
+            current, at, count = count, 0, count + 1
+        places.append((current, at))
         at += size
     return places
 
 
-def segment_sizes(region: Region) -> list[int]:
+def segment_sizes(region: Region, alone: Collection[int] = ()) -> list[int]:
     """Bytes of each segment."""
-    sizes: list[int] = []
-    for (segment, at), size in zip(segment_places(region), region.sizes, strict=True):
-        if segment == len(sizes):
-            sizes.append(0)
-        sizes[segment] = at + max(size, fmt.SLOT_ALIGN)
-    return sizes
+    sizes: dict[int, int] = {}
+    for (segment, at), size in zip(segment_places(region, alone), region.sizes, strict=True):
+        sizes[segment] = max(sizes.get(segment, 0), at + max(size, fmt.SLOT_ALIGN))
+    return [sizes[k] for k in range(len(sizes))]
 
 
 def split_source(text: str) -> dict[str, str]:

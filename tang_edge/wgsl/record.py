@@ -39,14 +39,23 @@ Program = list["Launch | Branch"]
 
 
 @dataclass(slots=True)
+class Transfers:
+    """What goes to the device before a run and comes back after it: GPU buffer, its offset, range in the staging memory."""
+
+    inputs: list[tuple[Any, int, int, int]] = field(default_factory=list)
+    outputs: list[tuple[Any, int, int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Prepared:
     """What a prepared call holds on the GPU."""
 
     program: Program
     uniform: Any
     staging: Array
-    inputs: list[tuple[Any, int, int, int]] = field(default_factory=list)  # buffer, its offset, staging range
-    outputs: list[tuple[Any, int, int, int]] = field(default_factory=list)  # the same, the other way
+    whole: Transfers = field(default_factory=Transfers)
+    resumed: Transfers = field(default_factory=Transfers)  # without the states, which are on the device already
+    states: list[tuple[Any, int, Any, int, int]] = field(default_factory=list)  # copies from outputs to inputs
 
 
 def launches_of(program: Program) -> list[Launch]:

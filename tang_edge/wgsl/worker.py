@@ -13,10 +13,10 @@ from tang_edge.bundle import layout
 from tang_edge.bundle.expr import compile_expr
 from tang_edge.errors import BundleError, DeviceError
 from tang_edge.runtime import host_arrays
-from tang_edge.runtime.device import DeviceLost, KernelRefused, Ready, Sizes, ports
+from tang_edge.runtime.device import DeviceLost, KernelRefused, Ready, Sizes, ports, state_buffers
 from tang_edge.runtime.host_arrays import Array
 from tang_edge.wgsl import gpu
-from tang_edge.wgsl.record import Branch, Launch, Prepared, Program, Recorder, launches_of
+from tang_edge.wgsl.record import Branch, Launch, Prepared, Program, Recorder, Transfers, launches_of
 
 if TYPE_CHECKING:
     from tang_edge.wgsl.host import WebGpuEngine
@@ -39,6 +39,10 @@ class WebGpuWorker:
         self._arena = gpu.Segments(self._engine.device, "arena")
         self._read: Any = None
         self._places: list[tuple[int, int]] = []
+        # a copy inside one buffer is no legal command, so states lie in buffers of their own
+        given = {s.input for s in self._engine.plan.states}
+        buffers = self._engine.variant.buffers.values()
+        self._alone = frozenset(b.slot for b in buffers if b.kind == "input" and b.io in given and b.slot is not None)
 
     def _drop(self, ready: Ready) -> None:
         self._held.pop(ready.dims).uniform.destroy()
@@ -54,11 +58,11 @@ class WebGpuWorker:
         layout.check_slots(variant, dims, region, packed)
         before = list(self._arena.buffers)
         try:
-            self._arena.fit(region)
+            self._arena.fit(region, self._alone)
         finally:
             if self._arena.buffers[: len(before)] != before:
                 self._sizes.clear()  # bound to buffers that are gone
-        self._places = gpu.segment_places(region)
+        self._places = gpu.segment_places(region, self._alone)
 
     def prepare(self, dims: Mapping[str, int]) -> Ready:
         """The prepared call; the arena grows where these sizes need more than any before."""
@@ -76,7 +80,10 @@ class WebGpuWorker:
             def place(buffer: fmt.Buffer, size: layout.Extent) -> Array:
                 return host_arrays.view(held.staging, starts[buffer.id], size)
 
-            ready = ports(engine.plan, engine.variant, dims, place, lambda: self._call(held))
+            ready = ports(
+                *(engine.plan, engine.variant, dims, place),
+                *(lambda: self._call(held, held.whole), lambda: self._call(held, held.resumed)),
+            )
             self._held[key] = held
             self._sizes.put(ready)
             return ready
@@ -85,17 +92,22 @@ class WebGpuWorker:
         """Host memory through which inputs and outputs pass; where each buffer starts in it."""
         starts: dict[int, int] = {}
         at = 0
-        held.inputs.clear()
-        held.outputs.clear()
+        plan = self._engine.plan
+        states = {s.input for s in plan.states} | {s.output for s in plan.states}
         for buffer in self._engine.variant.buffers.values():
             if buffer.kind not in ("input", "output"):
                 continue
             starts[buffer.id] = at
             size = fmt.align_up(layout.evaluate_size(buffer.bytes, dims, buffer.name), 4)
             source, offset = self.locate(buffer)
-            (held.inputs if buffer.kind == "input" else held.outputs).append((source, offset, at, at + size))
+            for transfers in (held.whole, held.resumed) if buffer.io not in states else (held.whole,):
+                entries = transfers.inputs if buffer.kind == "input" else transfers.outputs
+                entries.append((source, offset, at, at + size))
             at = fmt.align_up(at + size, fmt.ALIGN)
         held.staging = host_arrays.allocate(at, self._engine.variant.id)
+        for source_buffer, target, extent in state_buffers(plan, self._engine.variant, dims):
+            (a, i), (b, k) = self.locate(source_buffer), self.locate(target)
+            held.states.append((a, i, b, k, fmt.align_up(_span(extent), 4)))
         return starts
 
     def locate(self, buffer: fmt.Buffer) -> tuple[Any, int]:
@@ -178,7 +190,7 @@ class WebGpuWorker:
         bindings = self._engine.pipelines[launch.kernel][1]
         return self._engine.device.create_bind_group(layout=bindings, entries=entries, label=launch.kernel)
 
-    def _call(self, held: Prepared) -> None:
+    def _call(self, held: Prepared, transfers: Transfers) -> None:
         """Upload the inputs, run everything, bring the outputs back."""
         engine = self._engine
         with engine.lock:
@@ -192,15 +204,17 @@ class WebGpuWorker:
                 raise DeviceLost("the GPU device was lost and is a new one now", where=engine.variant.id)
             recorder = Recorder(engine)
             try:
-                self._write(held)
+                self._write(held, transfers)
                 self._record(recorder, held.program)
-                self._bring(recorder, held)
+                for copy in held.states:
+                    recorder.copy(*copy)
+                self._bring(recorder, held, transfers)
             except gpu.gpu_errors() as error:
                 raise self._explain(error, held.program) from error
 
-    def _write(self, held: Prepared) -> None:
+    def _write(self, held: Prepared, transfers: Transfers) -> None:
         queue = self._engine.device.queue
-        for target, offset, start, stop in held.inputs:
+        for target, offset, start, stop in transfers.inputs:
             queue.write_buffer(target, offset, held.staging[start:stop])
 
     def _record(self, recorder: Recorder, program: Program) -> None:
@@ -213,17 +227,17 @@ class WebGpuWorker:
             value = self._map(4, bytes)[: fmt.DTYPES[item.dtype].itemsize]
             self._record(recorder, item.then if any(value) else item.orelse)
 
-    def _bring(self, recorder: Recorder, held: Prepared) -> None:
-        total = sum(stop - start for *_, start, stop in held.outputs)
+    def _bring(self, recorder: Recorder, held: Prepared, transfers: Transfers) -> None:
+        total = sum(stop - start for *_, start, stop in transfers.outputs)
         reader, at = self._reader(total), 0
-        for source, offset, start, stop in held.outputs:
+        for source, offset, start, stop in transfers.outputs:
             recorder.copy(source, offset, reader, at, stop - start)
             at += stop - start
         recorder.submit()
 
         def take(data: Array) -> None:
             at = 0
-            for *_, start, stop in held.outputs:
+            for *_, start, stop in transfers.outputs:
                 held.staging[start:stop] = data[at : at + stop - start]
                 at += stop - start
 
@@ -269,7 +283,8 @@ class WebGpuWorker:
         """Write the staged inputs to the device."""
         with self._engine.lock:
             try:
-                self._write(self._held[ready.dims])
+                held = self._held[ready.dims]
+                self._write(held, held.whole)
             except gpu.gpu_errors() as error:
                 raise gpu.translate(error, self._engine.variant.id) from error
 
@@ -324,6 +339,12 @@ class WebGpuWorker:
             if self._read is not None:
                 self._read.destroy()
                 self._read = None
+
+
+def _span(size: layout.Extent) -> int:
+    """Bytes from the first to the last element."""
+    last = sum((n - 1) * s for n, s in zip(size.shape, size.strides, strict=True))
+    return 0 if 0 in size.shape else fmt.storage_bytes(size.dtype, last + 1)
 
 
 def _grid(dispatch: fmt.Dispatch, dims: Mapping[str, int], step: fmt.Step) -> tuple[int, int, int]:
