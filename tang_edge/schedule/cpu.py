@@ -25,7 +25,7 @@ from tang_edge.schedule.layout import best_axis
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import Kind, Nest, Tail, collapse, mark, nest, reorder, split
-from tang_edge.schedule.pack import packed, replace_read
+from tang_edge.schedule.pack import constant_part, packed, replace_read
 
 SMALL_WEIGHTS = 300 << 10  # bytes: below, points turn outside and weights stay in cache (c_speed: around 300 KB)
 PARALLEL = 16  # iterations that the outer loops should offer to threads
@@ -289,8 +289,9 @@ def pack_constants(
             continue
         tag = "_".join(str(walk.index(a)) for a in walk if a in free)
         name = f"{r.read.tensor}|{bind.name}|{width}|{tag}|{len(prologue)}"
-        extra, read = packed(r.read, name, axis, walk, width, bind.origin)
-        bind = replace(bind, expr=replace_read(bind.expr, r.read, read))
+        part = constant_part(bind.expr, r.read)
+        extra, read = packed(part, r.read, name, axis, walk, width, bind.origin)
+        bind = replace(bind, expr=replace_read(bind.expr, part, read))
         prologue.append(extra)
         total += 4 * _count(extra)
     return bind, tuple(prologue), total

@@ -17,8 +17,8 @@ from tang_edge.ir.scalar import Read, Scalar
 from tang_edge.ir.tensor import Bind, Origin, out_axes
 
 
-def replace_read(x: Scalar, old: Read, new: Read) -> Scalar:
-    """x with one read replaced, inside lifts too. The canonical axes of a fold name the same points in both."""
+def replace_read(x: Scalar, old: Scalar, new: Scalar) -> Scalar:
+    """x with one node replaced, inside lifts too. The canonical axes of a fold name the same points in both."""
     memo: dict[Scalar, Scalar] = {}
 
     def go(y: Scalar) -> Scalar:
@@ -43,8 +43,30 @@ def replace_lifts(c: scalar.Comprehension, lifts: tuple[Scalar, ...]) -> scalar.
     return scalar.Comprehension(c.axes, c.monoid, lifts)
 
 
-def packed(read: Read, name: str, out: Var, walk: Sequence[Var], tile: int, origin: tuple[Origin, ...]) -> tuple[Bind, Read]:
-    """The prologue bind that lays `read` out along (out // tile, walk..., out % tile), and the read of it."""
+def constant_part(x: Scalar, read: Read) -> Scalar:
+    """The greatest part of x that depends on `read` alone (a cast, a zero point subtracted): it is computed ahead too."""
+    best: Scalar = read
+    seen: set[Scalar] = set()
+
+    def go(y: Scalar) -> None:
+        nonlocal best
+        if y in seen:
+            return
+        seen.add(y)
+        alone = isinstance(y, scalar.Op) and scalar.reads(y) == {read} and scalar.free(y) == scalar.free(read)
+        if alone and not scalar.comprehensions(y) and y.dtype.bits == 32 and scalar.reads(best) <= scalar.reads(y):
+            best = y if best is read else best
+        for z in scalar.children(y):
+            go(z)
+
+    go(x)
+    return best
+
+
+def packed(
+    part: Scalar, read: Read, name: str, out: Var, walk: Sequence[Var], tile: int, origin: tuple[Origin, ...]
+) -> tuple[Bind, Read]:
+    """The prologue bind that lays `part` (around `read`) out along (out // tile, walk..., out % tile), and the read of it."""
     n = out.extent.constant or 1
     used = [a for a in walk if a in scalar.free(read) and a is not out]
     shape = [-(-n // tile), *(a.extent.constant or 1 for a in used), tile]
@@ -57,7 +79,8 @@ def packed(read: Read, name: str, out: Var, walk: Sequence[Var], tile: int, orig
     inside = scalar.read(read.tensor, moved.view.coords, read.dtype, (*moved.view.guard, affine.const(n) - 1 - at), zero)
     o = affine.as_expr(out)
     coords = [affine.floordiv(o, tile), *(affine.as_expr(a) for a in used), affine.mod(o, tile)]
-    return Bind(name, axes, inside, None, origin), scalar.read(name, coords, read.dtype)
+    value = replace_read(scalar.substitute(part, mapping), moved, inside)
+    return Bind(name, axes, value, None, origin), scalar.read(name, coords, part.dtype)
 
 
 def rename_constants(bind: Bind, names: dict[str, str]) -> Bind:
