@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from tang_edge import runtime
 from tang_edge.cli import console, feeds, values
-from tang_edge.cli.failure import BUG, needs_compiler
+from tang_edge.cli.failure import BUG, naming, needs_compiler
 from tang_edge.cli.pack import AllowNan, Model
 from tang_edge.cli.run import Bundle, Device, Inputs, Seed, Sizes, Threads, Trust
 
@@ -52,7 +52,7 @@ def command(
     given, sizes = feeds.files("--input", input or []), values.sizes("--dims", dims or [])
     with needs_compiler():
         from tang_edge.cli import departures
-    with console.progress(as_json) as stage:
+    with naming(bundle), console.progress(as_json) as stage:
         stage("load", 0, 1)
         with runtime.load(bundle, device=device, threads=threads, trust=trust, self_test=False) as loaded:
             arrays, solved = feeds.gather(loaded.plan, given, sizes, seed)

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,7 +20,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from tang_edge.cli.console import err, print_json
-from tang_edge.errors import CompilerBug, DeviceError, InputError, TangError
+from tang_edge.errors import BundleError, CompilerBug, DeviceError, InputError, TangError
 
 OK, USER, USAGE, DEVICE, BUG = range(5)
 # packages of the extra `compiler`, as Python spells them in an ImportError
@@ -53,6 +54,18 @@ def needs_compiler() -> Iterator[None]:
             f"this command needs the compiler, and the package {missing!r} is not installed",
             remedy="Run: pip install 'tang-edge[compiler]'",
         ) from error
+
+
+@contextmanager
+def naming(bundle: Path) -> Iterator[None]:
+    """Around work with a bundle: its errors name the file, not only the member."""
+    try:
+        yield
+    except BundleError as error:
+        if error.where.startswith(str(bundle)):
+            raise
+        where = f"{bundle}: {error.where}" if error.where else str(bundle)
+        raise BundleError(error.message, where=where, remedy=error.remedy) from error
 
 
 class Commands(TyperGroup):

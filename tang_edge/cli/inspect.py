@@ -14,6 +14,7 @@ from tang_edge.bundle.expr import show
 from tang_edge.bundle.read import Bundle as OpenBundle
 from tang_edge.bundle.read import open_bundle
 from tang_edge.cli import console, feeds, values
+from tang_edge.cli.failure import naming
 from tang_edge.cli.run import Bundle, Sizes
 
 EXAMPLE = """\b
@@ -35,7 +36,7 @@ def command(
     of the self-test, and at those asked for with --dims.
     """
     asked = values.sizes("--dims", dims or [])
-    with open_bundle(bundle) as opened:
+    with naming(bundle), open_bundle(bundle) as opened:
         opened.verify_all()
         facts = describe(opened, _sizes(opened.plan, asked))
     if as_json:

@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from tang_edge import runtime
 from tang_edge.cli import console, feeds, reference, values
+from tang_edge.cli.failure import naming
 
 EXAMPLE = """\b
 Examples:
@@ -76,7 +77,7 @@ def command(
     """Run a bundle: which device and why, the outputs, and how long it takes."""
     given, sizes = feeds.files("--input", input or []), values.sizes("--dims", dims or [])
     watch = console.Watch()
-    with console.progress(as_json) as stage:
+    with naming(bundle), console.progress(as_json) as stage:
         stage("load and self-test", 0, 1)
         with runtime.load(bundle, device=device, threads=threads, trust=trust) as model:
             loaded = watch.seconds
