@@ -39,7 +39,7 @@ def command(
     threads: Threads = None,
     trust: Trust = False,
     seed: Seed = 0,
-    slack: Annotated[float, typer.Option("--slack", min=0, help="Multiplies every tolerance.")] = 1.0,
+    slack: Annotated[float, typer.Option("--slack", metavar="X", min=0, help="Multiplies every tolerance.")] = 1.0,
     every: Annotated[bool, typer.Option("--all", help="Go on after the first departure; list every tensor.")] = False,
     allow_nan: AllowNan = False,
     as_json: console.AsJson = False,

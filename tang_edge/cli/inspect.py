@@ -15,7 +15,7 @@ from tang_edge.bundle.read import Bundle as OpenBundle
 from tang_edge.bundle.read import open_bundle
 from tang_edge.cli import console, feeds, values
 from tang_edge.cli.failure import naming
-from tang_edge.cli.run import Bundle, Sizes
+from tang_edge.cli.run import Bundle
 
 EXAMPLE = """\b
 Examples:
@@ -26,7 +26,9 @@ Examples:
 
 def command(
     bundle: Bundle,
-    dims: Sizes = None,
+    dims: Annotated[
+        list[str] | None, typer.Option("--dims", metavar="NAME=SIZE,...", help="Show the memory at these sizes, too.")
+    ] = None,
     steps: Annotated[bool, typer.Option("--steps", help="List the steps of every variant.")] = False,
     as_json: console.AsJson = False,
 ) -> None:

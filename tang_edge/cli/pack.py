@@ -33,11 +33,20 @@ Dims = Annotated[
 ]
 Targets = Annotated[
     list[str] | None,
-    typer.Option("--target", metavar="NAMES", help="Targets, separated by commas; 'laptop' if not given."),
+    typer.Option(
+        "--target",
+        metavar="NAMES",
+        help="Of browser, laptop, robot-soc, cpu-aarch64, ..., separated by commas; 'laptop' if not given.",
+    ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="The bundle to make; if not given the model's name with .tang, in this folder."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="OUT.tang",
+        help="The bundle to make; if not given the model's name with .tang, in this folder.",
+    ),
 ]
 States = Annotated[
     list[str] | None,

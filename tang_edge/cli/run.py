@@ -51,11 +51,11 @@ Sizes = Annotated[
 Device = Annotated[str, typer.Option("--device", metavar="auto|webgpu|c", help="Where to run.")]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", min=1, max=1024, help="Threads of the C device; all cores if not given."),
+    typer.Option("--threads", metavar="N", min=1, max=1024, help="Threads of the C device; all cores if not given."),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Let the bundle's C run although it was not packed on this machine.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")]
-Repeat = Annotated[int, typer.Option("--repeat", min=0, help="Runs to time, after one that does not count.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the random inputs.")]
+Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=0, help="Runs to time, after one that does not count.")]
 Save = Annotated[Path | None, typer.Option("--save", metavar="OUT.npz", help="Write the outputs.")]
 CompareOrt = Annotated[Path | None, typer.Option("--compare-ort", metavar="MODEL.onnx", help="Compare with ONNX Runtime.")]
 Array = npt.NDArray[Any]
