@@ -11,4 +11,5 @@ if not os.environ.get("XDG_RUNTIME_DIR"):
     os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="tang-edge-test-run-")  # mkdtemp makes it 0700
 os.environ.setdefault("TANG_EDGE_CONFIG", tempfile.mkdtemp(prefix="tang-edge-test-config-"))
 
-sys.path.append(str(Path(__file__).parent / "runtime"))  # for the hand-written bundles of tangkit
+for helpers in ("runtime", "backends", "schedule"):  # hand-written bundles (tangkit), programs on devices, random programs
+    sys.path.append(str(Path(__file__).parent / helpers))

@@ -8,7 +8,7 @@
 #define TANG_SATURATE(T, x, lo, hi) ((x) != (x) ? (T)0 : (x) <= (double)(lo) ? (T)(lo) : (x) >= (double)(hi) ? (T)(hi) : (T)(x))
 /* x - 0 is x for every x (-0 and NaN included), so compilers make it a plain broadcast; 0 + x is not (-0) */
 #define TANG_SPLAT(V, x) ((x) - (V){0})
-#define TANG_LOAD(V, p) (*(const V##_at *)(p))
+#define TANG_LOAD(V, p) ((V)(*(const V##_at *)(p)))
 #define TANG_STORE(V, p, x) (*(V##_at *)(p) = (x))
 #define TANG_STORE_SOME(V, p, x, n)                                              \
   do {                                                                           \

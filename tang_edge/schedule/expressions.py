@@ -187,7 +187,12 @@ class Expressions:
 
     def _get(self, x: Get, env: Env) -> Value:
         ready = self.accumulators.get((x.of, x.k))
-        return ready if ready is not None else self._inline(x, env)
+        if ready is not None:
+            return ready
+        lane = self.lane
+        if lane is not None and any(lane in affine.variables(self.expr(a.extent, env)) for a in x.of.axes):
+            return self._per_lane(x, env)  # a prefix: each lane has a domain of its own
+        return self._inline(x, env)
 
     def _inline(self, x: Get, env: Env) -> Value:
         """A comprehension evaluated where its free variables are known, by serial loops."""
