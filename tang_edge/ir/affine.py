@@ -157,7 +157,9 @@ class Expr(metaclass=Interned):
         return self + as_expr(other) * -1
 
     def __mul__(self, other: Expr | int) -> Expr:
-        o = as_expr(other)
+        if isinstance(other, int):
+            return self if other == 1 else Expr(tuple((m, c * other) for m, c in self.terms)) if other else Expr(())
+        o = other
         return _merge((_product(m, n), a * b) for m, a in self.terms for n, b in o.terms)
 
     def __neg__(self) -> Expr:
@@ -449,13 +451,17 @@ def linear_coefficient(e: Expr, v: Var) -> Expr | None:
 
 def rebuild(e: Expr, leaf: Callable[[Atom], Expr | None]) -> Expr:
     """e with each atom a replaced by leaf(a); where leaf gives None, Div, Mod, Min and Max are rebuilt from their parts."""
-    total = const(0)
+    terms: list[tuple[Monomial, int]] = []
     for m, c in e.terms:
-        term = const(c)
-        for a in m:
-            term = term * _rebuild_atom(a, leaf)
-        total = total + term
-    return total
+        made = [_rebuild_atom(a, leaf) for a in m]
+        if all(len(x.terms) == 1 and x.terms[0] == ((a,), 1) for x, a in zip(made, m, strict=True)):
+            terms.append((m, c))
+            continue
+        product = const(c)
+        for x in made:
+            product = product * x
+        terms.extend(product.terms)
+    return _merge(terms)
 
 
 def _rebuild_atom(a: Atom, leaf: Callable[[Atom], Expr | None]) -> Expr:

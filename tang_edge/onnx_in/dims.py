@@ -41,9 +41,14 @@ class DimRange:
 
 
 FIRST_AXIS: Final = "axis 0 (usually the batch)"
+SAMPLES_AXIS: Final = "the last axis of an input of rank 1 or 2 (samples, tokens)"
 OTHER_AXES: Final = "any other axis"
 # The ranges of dimensions for which neither the model nor the caller gives one.
-DEFAULT_RANGES: Final[dict[str, DimRange]] = {FIRST_AXIS: DimRange(1, 64), OTHER_AXES: DimRange(1, 4096)}
+DEFAULT_RANGES: Final[dict[str, DimRange]] = {
+    FIRST_AXIS: DimRange(1, 64),
+    SAMPLES_AXIS: DimRange(1, 1 << 20),
+    OTHER_AXES: DimRange(1, 4096),
+}
 
 _DISTINCT: Final = ("", "?")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -71,14 +76,14 @@ class DimTable:
     _by_param: dict[str, str] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
 
-    def size(self, param: str, input_name: str, axis: int) -> Expr:
+    def size(self, param: str, input_name: str, axis: int, rank: int) -> Expr:
         """The size of an unknown axis of an input."""
         name = self._by_param.get(param)
         if name is None:
             name = self._fresh(param, input_name, axis)
             if param not in _DISTINCT:
                 self._by_param[param] = name
-            self.ranges[name] = self._range(name, param, axis)
+            self.ranges[name] = self._range(name, param, axis, rank)
         r = self.ranges[name]
         return affine.dim(name, r.lo, r.hi, r.multiple)
 
@@ -91,14 +96,15 @@ class DimTable:
             name = f"{base}_{n}"
         return name
 
-    def _range(self, name: str, param: str, axis: int) -> DimRange:
+    def _range(self, name: str, param: str, axis: int, rank: int) -> DimRange:
         key = name if name in self.given else param if param and param in self.given else None
         self.by_user[name] = key is not None
         if key is not None:
             self._used.add(key)
         if name in self.derived:
             return self.derived[name]
-        return self.given[key] if key is not None else DEFAULT_RANGES[OTHER_AXES if axis else FIRST_AXIS]
+        default = FIRST_AXIS if axis == 0 and rank > 1 else SAMPLES_AXIS if rank <= 2 else OTHER_AXES
+        return self.given[key] if key is not None else DEFAULT_RANGES[default]
 
     def check_all_used(self) -> None:
         """Raise InputError when the caller gave a range for a dimension that the model does not have."""

@@ -228,7 +228,8 @@ class Importer:
             return
         body = functions.body_of(node)
         if body is None:
-            node.fail(f"the operator is not supported at opset {node.opset}")
+            remedy = "Export with other operators, or cut the model before it"
+            node.fail(f"the operator is not supported at opset {node.opset}", remedy)
         functions.expand(node, body)
 
     def _node(self, proto: NodeProto, scope: Scope) -> Node:
@@ -344,5 +345,5 @@ def _input_shape(info: ValueInfoProto, dims: DimTable) -> list[Expr]:
         if d.HasField("dim_value") and d.dim_value > 0:
             shape.append(affine.const(d.dim_value))
         else:
-            shape.append(dims.size(d.dim_param, info.name, axis))
+            shape.append(dims.size(d.dim_param, info.name, axis, len(info.type.tensor_type.shape.dim)))
     return shape

@@ -39,7 +39,7 @@ def _text(u: Unit, modes: Sequence[str]) -> str:
         lines.append(f"@group(0) @binding({n}) var<uniform> params: array<vec4<i32>, {-(-len(u.params) // 4)}>;")
     for s in k.shared:
         lines.append(f"var<workgroup> {s.name}: array<{_element(s)}, {s.size // s.lanes}>;")
-    body = "\n".join(u.lines)
+    body = "\n".join([*_decode(u), *u.lines])
     lines += [text for mark, text in (("tang_erf", HELPERS), ("tang_floor", INTEGERS)) if mark in body]
     if "tang_pow" in body and "tang_erf" not in body:
         lines.append(HELPERS)
@@ -49,7 +49,6 @@ def _text(u: Unit, modes: Sequence[str]) -> str:
     head = f"fn main({', '.join('@builtin(' + b for b in builtins)}) {{"
     lines += [f"@compute @workgroup_size({max(1, k.workgroup)}, 1, 1)", head]
     lines += [f"  let d{n}: i32 = params[{n // 4}].{'xyzw'[n % 4]};" for n in range(len(u.params))]
-    lines += _decode(u)
     return "\n".join([*lines, body, "}"]) + "\n"
 
 
