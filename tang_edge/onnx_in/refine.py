@@ -1,6 +1,4 @@
-"""What a graph implies about its dimensions, from the constraints of a first import: multiples, ranges, known
-extents.
-"""
+"""What the constraints of an import imply about dimensions: multiples, ranges, extents that are equal."""
 
 from __future__ import annotations
 
@@ -96,12 +94,15 @@ def narrow(
 
 
 def _fitting(e: Expr, d: Dim, holds: Callable[[int], bool], r: DimRange) -> DimRange | None:
+    """The range without sizes at its ends that do not hold. Of a long range the start is scanned and the end is tried."""
     first = -(-r.lo // r.multiple) * r.multiple
-    if (r.hi - first) // r.multiple >= SCAN_LIMIT:
-        return r
-    sizes = range(first, r.hi + 1, r.multiple)
+    last = r.hi // r.multiple * r.multiple
+    sizes = range(first, min(last, first + (SCAN_LIMIT - 1) * r.multiple) + 1, r.multiple)
     good = [n for n in sizes if holds(affine.evaluate(e, {d.name: n}))]
-    return DimRange(good[0], good[-1], r.multiple) if good else None
+    if not good:
+        return None
+    whole = sizes[-1] == last or not holds(affine.evaluate(e, {d.name: last}))
+    return DimRange(good[0], good[-1] if whole else r.hi, r.multiple)
 
 
 def facts_of(constraints: Sequence[Constraint]) -> dict[Expr, Expr]:
@@ -114,6 +115,21 @@ def facts_of(constraints: Sequence[Constraint]) -> dict[Expr, Expr]:
         if c.left not in facts and c.left is not right:
             facts[c.left] = right
     return facts
+
+
+def simplified(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """Constraints without repeats and without those that another one, which pins an extent, makes trivial."""
+    pinned = {c.left: c.right for c in constraints if c.right.constant is not None}
+
+    def leaf(a: affine.Atom) -> Expr | None:
+        return pinned.get(affine.as_expr(a))
+
+    kept: dict[tuple[Expr, Expr], Constraint] = {}
+    for c in constraints:
+        implied = affine.rebuild(c.left, leaf) is affine.rebuild(c.right, leaf)
+        if c.left in pinned or not implied:
+            kept.setdefault((c.left, c.right), c)
+    return tuple(kept.values())
 
 
 def refined(
