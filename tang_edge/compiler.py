@@ -24,6 +24,7 @@ from tang_edge.ir.states import with_states
 from tang_edge.ir.tensor import Bind, Constraint, Input, Program
 from tang_edge.ir.text import structural_key
 from tang_edge.onnx_in import DimRange, import_model
+from tang_edge.rewrite.loops import explicit_carries
 from tang_edge.rewrite.outputs import own_outputs
 from tang_edge.rewrite.pipeline import optimize
 from tang_edge.schedule import choose, variant
@@ -155,7 +156,7 @@ class Made:
 
 def build_variant(program: Program, limits: Limits, records: Sequence[choose.Record] = ()) -> Made:
     """Schedule and emit an optimised program for one device class."""
-    program = own_outputs(program)
+    program = explicit_carries(own_outputs(program))
     types = program.types()
     keys = {b.name: structural_key(b, types) for b in program.binds()} if records else None
     v = variant.build(program, limits, choose.Defaults(tuple(records), keys))

@@ -234,9 +234,27 @@ class IfStep:
 
     index: int
     cond: int
-    then: tuple[Step | IfStep, ...]
-    orelse: tuple[Step | IfStep, ...]
+    then: tuple[AnyStep, ...]
+    orelse: tuple[AnyStep, ...]
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStep:
+    """Steps that repeat: ``trip`` times (a size, or the one integer of the buffer ``trip_buffer``, read once), as long as the
+    one element of ``cond`` is not zero, which is looked at before each turn. The body is numbered once, and a range of steps
+    runs the loop as a whole, when its own number is in the range.
+    """
+
+    index: int
+    trip: Expr
+    trip_buffer: int | None
+    cond: int | None
+    body: tuple[AnyStep, ...]
+    end: int
+
+
+AnyStep = Step | IfStep | LoopStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +273,8 @@ class Variant:
     slots: tuple[Expr, ...]
     packed_slots: tuple[Expr, ...]
     kernels: Mapping[str, Kernel]
-    prologue: tuple[Step | IfStep, ...]
-    steps: tuple[Step | IfStep, ...]
+    prologue: tuple[AnyStep, ...]
+    steps: tuple[AnyStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +314,24 @@ class Manifest:
     raw: Mapping[str, Any]
 
 
-def flatten(steps: tuple[Step | IfStep, ...]) -> list[Step | IfStep]:
+def flatten(steps: tuple[AnyStep, ...]) -> list[AnyStep]:
     """The steps in preorder; the position of a step in the result is its index."""
-    result: list[Step | IfStep] = []
+    result: list[AnyStep] = []
     for step in steps:
         result.append(step)
         if isinstance(step, IfStep):
             result += flatten(step.then) + flatten(step.orelse)
+        elif isinstance(step, LoopStep):
+            result += flatten(step.body)
     return result
+
+
+def control_buffers(steps: tuple[AnyStep, ...]) -> set[int]:
+    """The buffers that decide what runs: conditions and trip counts."""
+    found: set[int] = set()
+    for step in flatten(steps):
+        if isinstance(step, IfStep):
+            found.add(step.cond)
+        elif isinstance(step, LoopStep):
+            found |= {b for b in (step.cond, step.trip_buffer) if b is not None}
+    return found

@@ -18,7 +18,7 @@ from tang_edge.errors import BundleError
 T = TypeVar("T")
 
 _KINDS = ("input", "output", "arena", "constant", "packed")
-_MAX_IF_DEPTH = 32
+_MAX_DEPTH = 32
 
 
 def _unique(values: tuple[str, ...], at: At, what: str) -> None:
@@ -40,9 +40,7 @@ def check_version(at: At, ours: tuple[int, int]) -> tuple[int, int]:
             remedy="Upgrade tang-edge.",
         )
     if version[0] != ours[0]:
-        raise BundleError(
-            f"version {version[0]}.{version[1]} is no longer read", where=at.path, remedy="Pack it again."
-        )
+        raise BundleError(f"version {version[0]}.{version[1]} is no longer read", where=at.path, remedy="Pack it again.")
     return version[0], version[1]
 
 
@@ -255,9 +253,7 @@ def _buffer(at: At, scope: _Scope) -> fmt.Buffer:
     kind = entry["kind"].one_of(_KINDS)
     names = scope.ports.names
     shape = entry["shape"].array(lambda a: a.expr(names))
-    slot = _optional(
-        entry, "slot", lambda a: a.integer(0, (scope.packed if kind == "packed" else scope.slots) - 1)
-    )
+    slot = _optional(entry, "slot", lambda a: a.integer(0, (scope.packed if kind == "packed" else scope.slots) - 1))
     constant = _optional(entry, "constant", lambda a: a.one_of(scope.constants))
     wanted = {"input": scope.ports.inputs, "output": scope.ports.outputs}.get(kind, ())
     io = _optional(entry, "io", lambda a: a.one_of(tuple(p.name for p in wanted)))
@@ -313,30 +309,47 @@ def _kernel(at: At, kernel_id: str) -> fmt.Kernel:
     )
 
 
-Steps = tuple[fmt.Step | fmt.IfStep, ...]
-
-
-def _steps(at: At, scope: _Scope, index: int, depth: int) -> tuple[Steps, int]:
+def _steps(at: At, scope: _Scope, index: int, depth: int) -> tuple[tuple[fmt.AnyStep, ...], int]:
     """The steps of a list whose first has number ``index``, and the number after the last."""
-    if depth > _MAX_IF_DEPTH:
-        at.fail("'if' steps are nested too deeply")
-    result: list[fmt.Step | fmt.IfStep] = []
+    if depth > _MAX_DEPTH:
+        at.fail("'if' and 'loop' steps are nested too deeply")
+    result: list[fmt.AnyStep] = []
     for item in at.array(lambda a: a):
         step = _step(item, scope, index, depth)
         result.append(step)
-        index = step.end if isinstance(step, fmt.IfStep) else index + 1
+        index = index + 1 if isinstance(step, fmt.Step) else step.end
     return tuple(result), index
 
 
-def _step(at: At, scope: _Scope, index: int, depth: int) -> fmt.Step | fmt.IfStep:
+def _control(at: At, scope: _Scope) -> int:
+    """A buffer that decides what runs."""
+    if at.integer() not in scope.buffers:
+        at.fail(f"there is no buffer {at.value}")
+    return at.integer()
+
+
+def _loop(at: At, scope: _Scope, index: int, depth: int) -> fmt.LoopStep:
+    entry = at.obj("trip cond body")
+    cond = _optional(entry, "cond", lambda a: _control(a, scope))
+    trip, buffer = entry["trip"], None
+    if isinstance(trip.value, dict):
+        buffer = _control(trip.obj("buffer")["buffer"], scope)
+        if scope.buffers[buffer].dtype not in ("i32", "i64"):
+            trip.fail("a trip count is i32 or i64")
+    size = trip.expr(scope.ports.names) if buffer is None else 0
+    body, end = _steps(entry["body"], scope, index + 1, depth + 1)
+    return fmt.LoopStep(index, size, buffer, cond, body, end)
+
+
+def _step(at: At, scope: _Scope, index: int, depth: int) -> fmt.AnyStep:
     if isinstance(at.value, dict) and "if" in at.value:
         entry = at.obj("if", "name origin")["if"].obj("cond then else")
-        cond = entry["cond"].integer()
-        if cond not in scope.buffers:
-            entry["cond"].fail(f"there is no buffer {cond}")
+        cond = _control(entry["cond"], scope)
         then, middle = _steps(entry["then"], scope, index + 1, depth + 1)
         orelse, end = _steps(entry["else"], scope, middle, depth + 1)
         return fmt.IfStep(index, cond, then, orelse, end)
+    if isinstance(at.value, dict) and "loop" in at.value:
+        return _loop(at.obj("loop", "name origin")["loop"], scope, index, depth)
     entry = at.obj("name origin writes alternates")
     alternates = entry["alternates"].array(lambda a: _alternate(a, scope))
     if not 1 <= len(alternates) <= 255:

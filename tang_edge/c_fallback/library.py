@@ -12,7 +12,7 @@ from tang_edge.emit.unit import Unit, grid_total, unit
 from tang_edge.ir import affine, dtype
 from tang_edge.ir.affine import Dim, Expr
 from tang_edge.ir.kernel import Kernel, statements, values_of
-from tang_edge.schedule.variant import Branch, Step, Variant
+from tang_edge.schedule.variant import AnyStep, Repeat, Step, Variant
 
 
 class Library:
@@ -98,27 +98,41 @@ class Library:
         )
         return "typedef struct { " + " ".join(f"{f};" for f in fields) + f" }} tang_context;\n{dims}"
 
-    def _functions(self, steps: Sequence[Step | Branch], prefix: str) -> tuple[list[str], list[str]]:
-        """Functions of the steps, and the lines of a runner that calls those in range (preorder numbers)."""
+    def _functions(self, steps: Sequence[AnyStep], prefix: str) -> tuple[list[str], list[str]]:
+        """Functions of the steps, and the lines of a runner that calls those in range (preorder numbers).
+
+        A loop runs as a whole, when its own number is in range.
+        """
         functions: list[str] = []
         counter = [0]
 
-        def go(items: Sequence[Step | Branch], pad: str) -> list[str]:
+        def go(items: Sequence[AnyStep], pad: str, whole: bool = False) -> list[str]:
             lines: list[str] = []
             for s in items:
                 n = counter[0]
                 counter[0] += 1
                 if isinstance(s, Step):
                     functions.append(self._step(f"{prefix}{n}", n, s))
-                    lines.append(f"{pad}if ({n} >= first && {n} < last) {prefix}{n}(x);")
+                    lines.append(f"{pad}{'' if whole else f'if ({n} >= first && {n} < last) '}{prefix}{n}(x);")
                     continue
-                cond = f"*(const uint8_t *)x->at[{self.ids[s.cond]}]"
-                then = go(s.then, pad + "  ")
-                orelse = go(s.orelse, pad + "  ")
+                if isinstance(s, Repeat):
+                    body = go(s.body, pad + "  ", whole=True)
+                    lines += [pad + self._loop(n, s, whole), *body, f"{pad}}}"]
+                    continue
+                cond = f"*(const uint8_t *){self._pointer(s.cond)}"
+                then = go(s.then, pad + "  ", whole)
+                orelse = go(s.orelse, pad + "  ", whole)
                 lines += [f"{pad}if ({cond}) {{", *then, f"{pad}}} else {{", *orelse, f"{pad}}}"]
             return lines
 
         return functions, go(steps, "  ")
+
+    def _loop(self, n: int, s: Repeat, whole: bool) -> str:
+        """The head of a loop: its trip count is looked at once, its condition before each turn."""
+        trip = f"*(const int64_t *){self._pointer(s.trip)}" if isinstance(s.trip, str) else self.size(s.trip)
+        cond = f" && *(const uint8_t *){self._pointer(s.cond)}" if s.cond is not None else ""
+        head = f"for (int64_t l{n} = 0, e{n} = {trip}; l{n} < e{n}{cond}; ++l{n}) {{"
+        return head if whole else f"if ({n} >= first && {n} < last) {head}"
 
     def _step(self, name: str, index: int, s: Step) -> str:
         lines = [f"static void {name}(const tang_context *x) {{"]

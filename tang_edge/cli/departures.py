@@ -184,7 +184,7 @@ def search(
     for index, step in enumerate(model.steps):
         progress("compare", index, len(model.steps))
         model.run_steps(index, index + 1)
-        if isinstance(step, fmt.IfStep) or index in skipped:
+        if not isinstance(step, fmt.Step) or index in skipped:
             continue
         found = _compare(step, model.read_step(index), reference, slack)
         findings.append(found)
@@ -195,14 +195,16 @@ def search(
     return Verdict(tuple(findings), first, _fault(first, reference) if first else "")
 
 
-def _not_taken(steps: Sequence[fmt.Step | fmt.IfStep], reference: Reference) -> set[int]:
-    """Indices of the steps in branches that the interpreter did not take."""
+def _not_taken(steps: Sequence[fmt.AnyStep], reference: Reference) -> set[int]:
+    """Indices of the steps in branches that the interpreter did not take, and in loops, which run as a whole."""
     made = set(reference.rewritten) if any(isinstance(s, fmt.IfStep) for s in steps) else set()
     out: set[int] = set()
     for s in steps:
         if isinstance(s, fmt.IfStep):
             inside = [x for x in (*fmt.flatten(s.then), *fmt.flatten(s.orelse)) if isinstance(x, fmt.Step)]
             out |= {x.index for x in inside if x.name not in made}
+        elif isinstance(s, fmt.LoopStep):
+            out |= set(range(s.index + 1, s.end))
     return out
 
 

@@ -13,7 +13,7 @@ from tang_edge.ir.tensor import Bind
 from tang_edge.schedule.addresses import Placed
 from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import nest
-from tang_edge.schedule.variant import Branch, BufferPlan, Step, Variant
+from tang_edge.schedule.variant import AnyStep, BufferPlan, Repeat, Step, Variant
 
 Emit = Callable[[Kernel, str, Sequence[str]], tuple[str, Unit]]  # kernel, where, binding modes -> (kernel id, unit)
 Grid = Callable[[Kernel], Sequence[affine.Expr]]
@@ -79,10 +79,14 @@ class PlanWriter:
         names = [name for name, tensor in self.v.program.outputs if tensor == b.tensor]
         return names[0] if b.kind == "output" else None
 
-    def any_step(self, s: Step | Branch) -> dict[str, Any]:
+    def any_step(self, s: AnyStep) -> dict[str, Any]:
         """A step or structured control."""
         if isinstance(s, Step):
             return self.step(s)
+        if isinstance(s, Repeat):
+            trip = {"buffer": self.ids[s.trip]} if isinstance(s.trip, str) else to_json(s.trip)
+            cond = None if s.cond is None else self.ids[s.cond]
+            return {"loop": {"trip": trip, "cond": cond, "body": [self.any_step(x) for x in s.body]}}
         then, orelse = [self.any_step(x) for x in s.then], [self.any_step(x) for x in s.orelse]
         return {"if": {"cond": self.ids[s.cond], "then": then, "else": orelse}}
 

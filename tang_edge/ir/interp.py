@@ -25,7 +25,7 @@ from tang_edge.ir.affine import Dim, Expr
 from tang_edge.ir.interp_contract import Array, aligned
 from tang_edge.ir.interp_eval import Evaluator
 from tang_edge.ir.interp_fold import cast, storage
-from tang_edge.ir.tensor import Alloc, Bind, If, Item, Program, TensorType
+from tang_edge.ir.tensor import Alloc, Bind, If, Item, Loop, Program, TensorType
 
 Floats = Literal["declared", "f64"]
 __all__ = ["Floats", "cast", "evaluate_bind", "infer_dims", "run"]
@@ -75,9 +75,30 @@ def _run_items(
                 branch = item.then if bool(np.reshape(env[item.cond], -1)[0]) else item.orelse
                 _run_items(branch, inner, dims, floats, keep, kept)
                 env.update({name: inner[name] for name in item.results})
-        for name in item.results if isinstance(item, If) else (item.name,):
+            case Loop():
+                _run_loop(item, env, dims, floats, keep, kept)
+        for name in item.results if isinstance(item, (If, Loop)) else (item.name,):
             if keep is not None and name in keep and name in env:
                 kept[name] = env[name]
+
+
+def _run_loop(
+    item: Loop,
+    env: dict[str, Array],
+    dims: Mapping[str, int],
+    floats: Floats,
+    keep: Container[str] | None,
+    kept: dict[str, Array],
+) -> None:
+    trip = int(np.reshape(env[item.trip], -1)[0]) if isinstance(item.trip, str) else affine.evaluate(item.trip, dims)
+    state = {c.name: env[c.initial] for c in item.carried}
+    for _ in range(trip):
+        if item.cond is not None and not bool(np.reshape(state[item.cond], -1)[0]):
+            break
+        inner = env | state
+        _run_items(item.body, inner, dims, floats, keep, kept)
+        state = {c.name: inner[c.next] for c in item.carried}
+    env.update(state)
 
 
 def _poison(t: TensorType, dims: Mapping[str, int], floats: Floats) -> Array:
@@ -87,9 +108,7 @@ def _poison(t: TensorType, dims: Mapping[str, int], floats: Floats) -> Array:
     return np.full(shape, value, dtype=storage(t.dtype, floats == "f64"))
 
 
-def _store(
-    bind: Bind, value: Array, env: Mapping[str, Array], dims: Mapping[str, int], floats: Floats
-) -> None:
+def _store(bind: Bind, value: Array, env: Mapping[str, Array], dims: Mapping[str, int], floats: Floats) -> None:
     assert bind.store is not None
     points = Evaluator(env, dims, floats == "f64", bind.axes)
     coords = [points.integer(e) for e in bind.store.coords]
@@ -101,9 +120,7 @@ def _store(
         target[tuple(np.broadcast_to(aligned(c, bind.axes), value.shape) for c in coords)] = value
 
 
-def evaluate_bind(
-    bind: Bind, env: Mapping[str, Array], dims: Mapping[str, int], *, floats: Floats = "declared"
-) -> Array:
+def evaluate_bind(bind: Bind, env: Mapping[str, Array], dims: Mapping[str, int], *, floats: Floats = "declared") -> Array:
     """The array of a bind (shape of its axes), given the tensors it reads and the sizes of dimensions."""
     points = Evaluator(env, dims, floats == "f64", bind.axes)
     out = np.empty([points.size(a) for a in bind.axes], dtype=storage(bind.expr.dtype, floats == "f64"))
@@ -132,9 +149,7 @@ def infer_dims(program: Program, inputs: Mapping[str, Array]) -> dict[str, int]:
         for _name, e, n in waiting:
             unknown = [d for d in affine.dims(e) if d.name not in sizes]
             if len(unknown) == 1:
-                found = [
-                    k for k in _legal(unknown[0]) if affine.evaluate(e, sizes | {unknown[0].name: k}) == n
-                ]
+                found = [k for k in _legal(unknown[0]) if affine.evaluate(e, sizes | {unknown[0].name: k}) == n]
                 if len(found) == 1:
                     sizes[unknown[0].name] = found[0]
     _check_sizes(program, waiting, sizes)

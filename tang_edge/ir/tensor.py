@@ -1,8 +1,9 @@
-"""Tensor programs: named dimensions, inputs, constants, and a list of items (Bind, If, Alloc) that make the outputs.
+"""Tensor programs: named dimensions, inputs, constants, and a list of items (Bind, Alloc, If, Loop) that make the outputs.
 
 Bind(name, axes, expr)      name[axes] = expr, for all points of the axes i0, i1, ...
 Alloc(name, type)           a tensor that several binds write, each a region of its own (concatenation in place)
 If(cond, then, orelse)      structured control: both branches bind the same result names
+Loop(trip, cond, carried, body)   the body runs again and again; carried tensors go from one turn to the next
 """
 
 from __future__ import annotations
@@ -105,7 +106,41 @@ class If:
     origin: tuple[Origin, ...] = ()
 
 
-Item = Bind | Alloc | If
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A tensor that a loop carries: it begins as `initial`; after each turn it is the body's `next`."""
+
+    name: str
+    initial: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The body runs `trip` times (a size, or a tensor of one i64 element), as long as the one element of `cond` is true.
+
+    `cond` is carried, or None: it is looked at before each turn. The carried tensors are visible in the body and after it
+    (with their last values), the other tensors of the body in the body only.
+    """
+
+    trip: Expr | str
+    cond: str | None
+    carried: tuple[Carry, ...]
+    body: tuple[Item, ...]
+    origin: tuple[Origin, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The tensors that are visible after the loop."""
+        return tuple(c.name for c in self.carried)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Tensors from outside that the loop itself mentions: trip count and initial values."""
+        return (*((self.trip,) if isinstance(self.trip, str) else ()), *(c.initial for c in self.carried))
+
+
+Item = Bind | Alloc | If | Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +176,11 @@ class Program:
     def types(self) -> dict[str, TensorType]:
         """The type of every tensor of the program, those bound in branches included."""
         out = {i.name: i.type for i in self.inputs} | {c.name: c.type for c in self.constants}
-        out.update({item.name: item.type for item in walk(self.items) if not isinstance(item, If)})
+        for item in walk(self.items):
+            if isinstance(item, Loop):
+                out.update({c.name: out[c.initial] for c in item.carried})
+            elif not isinstance(item, If):
+                out[item.name] = item.type
         return out
 
     def binds(self) -> tuple[Bind, ...]:
@@ -154,20 +193,24 @@ class Program:
 
 
 def walk(items: Sequence[Item]) -> Iterator[Item]:
-    """Items in order; the items of branches after their If."""
+    """Items in order; the items of branches after their If, those of a body after their Loop."""
     for item in items:
         yield item
         if isinstance(item, If):
             yield from walk(item.then)
             yield from walk(item.orelse)
+        elif isinstance(item, Loop):
+            yield from walk(item.body)
 
 
 def map_items(items: Sequence[Item], fn: Callable[[Item], Sequence[Item]]) -> tuple[Item, ...]:
-    """Items with each Bind and Alloc replaced by fn(item), inside branches too (an If keeps its place)."""
+    """Items with each Bind and Alloc replaced by fn(item), in branches and bodies too (If and Loop keep their place)."""
     out: list[Item] = []
     for item in items:
         if isinstance(item, If):
             out.append(replace(item, then=map_items(item.then, fn), orelse=map_items(item.orelse, fn)))
+        elif isinstance(item, Loop):
+            out.append(replace(item, body=map_items(item.body, fn)))
         else:
             out.extend(fn(item))
     return tuple(out)
@@ -178,9 +221,7 @@ def out_axes(shape: Sequence[Expr | int]) -> tuple[Var, ...]:
     return tuple(affine.var(f"i{k}", n) for k, n in enumerate(shape))
 
 
-def bind(
-    name: str, shape: Sequence[Expr | int], body: Callable[..., Scalar], origin: tuple[Origin, ...] = ()
-) -> Bind:
+def bind(name: str, shape: Sequence[Expr | int], body: Callable[..., Scalar], origin: tuple[Origin, ...] = ()) -> Bind:
     """name[i0, i1, ...] = body(i0, i1, ...), the axes given to body as Var (use `affine.as_expr` to compute with them)."""
     axes = out_axes(shape)
     return Bind(name, axes, body(*axes), None, origin)
@@ -231,9 +272,7 @@ class Builder:
         self.types[name] = b.type
         return name
 
-    def read(
-        self, tensor: str, coords: Sequence[Expr | Var | int], guard: Sequence[Expr] = (), fill: float = 0
-    ) -> Scalar:
+    def read(self, tensor: str, coords: Sequence[Expr | Var | int], guard: Sequence[Expr] = (), fill: float = 0) -> Scalar:
         """An element of a tensor; outside the guard it is `fill`."""
         dt = self.types[tensor].dtype
         return scalar.read(tensor, coords, dt, guard, scalar.const(fill, dt) if guard else None)

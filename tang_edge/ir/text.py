@@ -10,6 +10,9 @@
     bind y f32[i0 < n, i1 < 5] = sum.f32(r0_0 < 7: x[i0, r0_0] * w[r0_0, i1]) @ Gemm "g"
     output y = y
 
+A branch is `if c -> results`, items, `else`, items, `end`; a loop is `loop 5 while c : x = x0 -> x1, …` (name, initial and next
+tensor of what it carries; `loop of t` takes the trip count from a tensor), items, `end`.
+
 Scalars: `f32(1.5)` is a literal, `f32(e)` a cast, `idx(e)` an integer expression as a value,
 `x[c, … | g >= 0, … else v]` a guarded read, `sum.f32(r < n: e)` a comprehension (`.k` a component of it),
 `[e in lo..hi]` a computed coordinate.
@@ -36,7 +39,7 @@ from tang_edge.ir.affine import Dim, Div, Expr, Max, Min, Mod, Opaque, Var
 from tang_edge.ir.dtype import BY_NAME, DType, boolean, i64
 from tang_edge.ir.ops import OPS
 from tang_edge.ir.scalar import Comprehension, Const, Get, Idx, Monoid, Op, Read, Scalar, St
-from tang_edge.ir.tensor import Alloc, Array, Bind, Constant, If, Item, Origin, Program, TensorType
+from tang_edge.ir.tensor import Alloc, Array, Bind, Constant, If, Item, Loop, Origin, Program, TensorType
 from tang_edge.ir.verify_scalar import all_dims, dims_of
 
 VERSION: Final = 1
@@ -47,7 +50,7 @@ INFIX: Final = {"add": ("+", 2), "sub": ("-", 2), "mul": ("*", 3), "div": ("/", 
     "eq": ("==", 1),
     "ne": ("!=", 1),
 }
-WORDS: Final = frozenset({"idx", "inf", "nan", "true", "false", "in", "else", "where", *BY_NAME, *OPS})
+WORDS: Final = frozenset({"idx", "inf", "nan", "true", "false", "in", "else", "where", "of", "while", *BY_NAME, *OPS})
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _AXIS = re.compile(r"(i\d+|r\d+_\d+|monoid\d+|[lr]\d+)\Z")
 
@@ -181,11 +184,7 @@ class Printer:
 
     def bind(self, b: Bind) -> Iterator[str]:
         """The lines of a bind."""
-        target = (
-            f" -> {self.tensor(b.store.tensor)}[{', '.join(map(self.expr, b.store.coords))}]"
-            if b.store
-            else ""
-        )
+        target = f" -> {self.tensor(b.store.tensor)}[{', '.join(map(self.expr, b.store.coords))}]" if b.store else ""
         head = f"bind {self.tensor(b.name)} {b.expr.dtype}[{self.axes(b.axes)}]{target}"
         shared = _shared(b.expr)
         self.names = {}
@@ -197,9 +196,7 @@ class Printer:
         body = self.scalar(b.expr)
         self.names = {}
         yield from (
-            [f"{head} where", *lines, f"  = {body}{origins(b.origin)}"]
-            if lines
-            else [f"{head} = {body}{origins(b.origin)}"]
+            [f"{head} where", *lines, f"  = {body}{origins(b.origin)}"] if lines else [f"{head} = {body}{origins(b.origin)}"]
         )
 
 
@@ -275,12 +272,9 @@ def print_program(p: Program, weights: bool = False) -> str:
     body = list(_items(p.items, printer, ""))
     lines = [f"tang-ir {VERSION}", f"program {quoted(p.name)}"]
     for d in p.dims:
-        lines.append(
-            f"dim {quoted(d.name)} {d.lo}..{d.hi}" + (f" multiple {d.multiple}" if d.multiple > 1 else "")
-        )
+        lines.append(f"dim {quoted(d.name)} {d.lo}..{d.hi}" + (f" multiple {d.multiple}" if d.multiple > 1 else ""))
     lines += [
-        f"constraint {printer.expr(c.left)} == {printer.expr(c.right)} because {json.dumps(c.why)}"
-        for c in p.constraints
+        f"constraint {printer.expr(c.left)} == {printer.expr(c.right)} because {json.dumps(c.why)}" for c in p.constraints
     ]
     lines += [f"input {quoted(i.name)} {_type(i.type, printer)}" for i in p.inputs]
     lines += [f"const {quoted(c.name)} {_type(c.type, printer)} = {_data(c, weights)}" for c in p.constants]
@@ -304,6 +298,13 @@ def _items(items: Sequence[Item], printer: Printer, indent: str) -> Iterator[str
                 yield from _items(item.then, printer, indent + "  ")
                 yield f"{indent}else"
                 yield from _items(item.orelse, printer, indent + "  ")
+                yield f"{indent}end"
+            case Loop():
+                trip = f"of {quoted(item.trip)}" if isinstance(item.trip, str) else printer.expr(item.trip)
+                cond = f" while {quoted(item.cond)}" if item.cond is not None else ""
+                carried = ", ".join(f"{quoted(c.name)} = {quoted(c.initial)} -> {quoted(c.next)}" for c in item.carried)
+                yield f"{indent}loop {trip}{cond} : {carried}{origins(item.origin)}"
+                yield from _items(item.body, printer, indent + "  ")
                 yield f"{indent}end"
 
 

@@ -14,11 +14,13 @@ from tang_edge.ir.tensor import (
     Alloc,
     Array,
     Bind,
+    Carry,
     Constant,
     Constraint,
     If,
     Input,
     Item,
+    Loop,
     Origin,
     Program,
     State,
@@ -60,7 +62,7 @@ class _Reader:
         while self.at < len(self.rows):
             line = self.rows[self.at]
             word = line.peek()[1]
-            if word in ("bind", "alloc", "if"):
+            if word in ("bind", "alloc", "if", "loop"):
                 items.append(self.item())
             else:
                 self.at += 1
@@ -205,6 +207,8 @@ class _Reader:
                 self.types[made.name] = made.type
                 line.done()
                 return made
+            case "loop":
+                return self.loop(line)
             case _:
                 return self.branches(line)
 
@@ -219,6 +223,23 @@ class _Reader:
         origin = self.origins(line)
         then = self.branch("else")
         return If(cond, then, self.branch("end"), tuple(results), origin)
+
+    def loop(self, line: Line) -> Loop:
+        """A Loop with its body."""
+        trip = line.name() if line.take("of") else self.scalars(line).expr()
+        cond = line.name() if line.take("while") else None
+        line.expect(":")
+        carried: list[Carry] = []
+        while line.peek()[0] in ("name", "string"):
+            name, initial = self.pair(line)
+            line.expect("->")
+            carried.append(Carry(name, initial, line.name()))
+            if initial not in self.types:
+                raise line.error(f"unknown tensor {initial}")
+            self.types[name] = self.types[initial]
+            line.take(",")
+        origin = self.origins(line)
+        return Loop(trip, cond, tuple(carried), self.branch("end"), origin)
 
     def branch(self, last: str) -> tuple[Item, ...]:
         """Items up to the line `last`, which is consumed."""

@@ -25,6 +25,9 @@
     another axis beside it.
 20  A monomial of a coordinate or guard has at most one Var outside Div, Mod, Min, Max and Opaque.
 21  Literals fit their dtype; Idx is i32 or i64; a computed coordinate is an integer in a range lo <= hi.
+22  The trip count of a Loop is an expression over dimensions or a visible tensor of one i64 element. A carried tensor has the
+    type of its initial tensor, which is visible, and of its next one, which the body binds. The condition is a carried tensor
+    of one bool element. The carried tensors, and no others of the body, are visible after the loop.
 """
 
 from __future__ import annotations
@@ -35,10 +38,10 @@ from itertools import chain
 
 from tang_edge.ir import affine
 from tang_edge.ir.affine import Dim, Expr
-from tang_edge.ir.dtype import boolean
+from tang_edge.ir.dtype import boolean, i64
 from tang_edge.ir.prove import implied
 from tang_edge.ir.scalar import Get, Read, free
-from tang_edge.ir.tensor import Alloc, Bind, Constant, If, Input, Item, Program, Store, TensorType
+from tang_edge.ir.tensor import Alloc, Bind, Constant, If, Input, Item, Loop, Program, Store, TensorType
 from tang_edge.ir.verify_scalar import all_dims, bug, check_scalar, dims_of, is_sizes_only, nodes
 
 __all__ = ["Unproved", "verify"]
@@ -159,6 +162,8 @@ class _Checker:
         for item in items:
             if isinstance(item, If):
                 added = self.check_if(item, scope)
+            elif isinstance(item, Loop):
+                added = self.check_loop(item, scope)
             else:
                 added = {item.name: item.type}
                 if isinstance(item, Alloc):
@@ -189,6 +194,32 @@ class _Checker:
             if then[name] != orelse[name]:
                 raise bug(16, f"{name} is {then[name]} or {orelse[name]}", where)
         return {name: then[name] for name in item.results}
+
+    def check_loop(self, item: Loop, scope: dict[str, TensorType]) -> dict[str, TensorType]:
+        """A Loop (22); the types of its carried tensors."""
+        where = f"loop {item.trip}"
+        for name in item.given:
+            if name not in scope:
+                raise bug(2, f"{name} is not bound before it is read", where)
+        if isinstance(item.trip, str):
+            t = scope[item.trip]
+            if t.dtype is not i64 or _volume(t.shape).constant != 1:
+                raise bug(22, f"the trip count is {t}", where)
+        else:
+            self.check_shape([item.trip], where)
+        carried = {c.name: scope[c.initial] for c in item.carried}
+        if len(carried) != len(item.carried) or not carried.keys().isdisjoint(scope):
+            raise bug(22, f"carried tensors {item.results} are bound twice", where)
+        cond = None if item.cond is None else carried.get(item.cond)
+        if item.cond is not None and (cond is None or cond.dtype is not boolean or _volume(cond.shape).constant != 1):
+            raise bug(22, f"the condition {item.cond} is {cond or 'not carried'}", where)
+        inside = self.check_items(item.body, scope | carried)
+        for c in item.carried:
+            if c.next not in inside or c.next in scope or c.next in carried:
+                raise bug(22, f"the body does not bind {c.next}", where)
+            if inside[c.next] != carried[c.name]:
+                raise bug(22, f"{c.name} is {carried[c.name]}, then {inside[c.next]}", where)
+        return carried
 
     def check_bind(self, b: Bind, scope: dict[str, TensorType]) -> None:
         """A bind: axes (5), free variables (6), nodes (8 to 12, 19 to 21), reads (2, 3, 4, 7), store (14)."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tang_edge.ir import scalar
-from tang_edge.ir.tensor import Alloc, Bind, If, Item, Program
+from tang_edge.ir.tensor import Alloc, Bind, If, Item, Loop, Program
 
 
 def pruned(program: Program) -> Program:
@@ -25,6 +25,11 @@ def _keep(items: Sequence[Item], live: set[str]) -> tuple[Item, ...]:
                 continue
             item = replace(item, then=_keep(item.then, live), orelse=_keep(item.orelse, live))
             live.add(item.cond)
+        elif isinstance(item, Loop):
+            if live.isdisjoint(item.results):
+                continue
+            live.update((*item.given, *(c.next for c in item.carried)))
+            item = replace(item, body=_keep(item.body, live))
         elif isinstance(item, Bind):
             target = item.store.tensor if item.store else item.name
             if target not in live:

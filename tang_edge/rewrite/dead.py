@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tang_edge.ir.tensor import Bind, If, Item, Program
+from tang_edge.ir.tensor import Bind, If, Item, Loop, Program
 from tang_edge.rewrite.graph import tensors_read
 
 
@@ -26,6 +26,11 @@ def _live_items(items: Sequence[Item], live: set[str]) -> tuple[Item, ...]:
                 continue
             live.add(item.cond)
             kept.append(replace(item, then=_live_items(item.then, live), orelse=_live_items(item.orelse, live)))
+        elif isinstance(item, Loop):
+            if live.isdisjoint(item.results):
+                continue
+            live.update((*item.given, *(c.next for c in item.carried)))
+            kept.append(replace(item, body=_live_items(item.body, live)))
         elif isinstance(item, Bind):
             if (item.store.tensor if item.store else item.name) in live or item.name in live:
                 live.update(tensors_read(item.expr))

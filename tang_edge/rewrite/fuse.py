@@ -101,6 +101,8 @@ class _Fusion:
         readers = graph.readers(bind.name)
         if not all(graph.visible(slot, r) for r in readers):
             return no("read outside its branch")
+        if has_reduction(bind) and any(graph.enters_loop(slot, r) for r in readers):
+            return no("a loop would repeat its reduction")
         if bind.name in self.prologue and any(graph.binds[r].name not in self.prologue for r in readers):
             return no("runs once, when the bundle is loaded")
         if is_concat(bind.expr) and self.stored_in_place(slot):

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tang_edge.ir import scalar
 from tang_edge.ir.scalar import Scalar
-from tang_edge.ir.tensor import Alloc, Bind, Constant, If, Item, Origin, Program, TensorType, walk
+from tang_edge.ir.tensor import Alloc, Bind, Constant, If, Item, Loop, Origin, Program, TensorType, walk
 
 Scope = tuple[int, ...]
 
@@ -28,10 +28,13 @@ def tensors_read(x: Scalar) -> tuple[str, ...]:
 
 
 def pinned_names(program: Program) -> frozenset[str]:
-    """Tensors that must exist under their name: outputs, states, conditions and results of branches."""
+    """Tensors that must exist under their name: outputs, states, conditions and results of branches, what loops carry."""
     ifs = [i for i in walk(program.items) if isinstance(i, If)]
     names = [t for _, t in program.outputs] + [s.output for s in program.states]
-    return frozenset(names + [i.cond for i in ifs] + [r for i in ifs for r in i.results])
+    names += [i.cond for i in ifs] + [r for i in ifs for r in i.results]
+    for loop in (i for i in walk(program.items) if isinstance(i, Loop)):
+        names += [*loop.given, *loop.results, *(c.next for c in loop.carried)]
+    return frozenset(names)
 
 
 class Graph:
@@ -70,6 +73,9 @@ class Graph:
                     mark = self._count
                     then = self._load(item.then, (*scope, 2 * mark))
                     tree.append((item, then, self._load(item.orelse, (*scope, 2 * mark + 1))))
+                case Loop():
+                    self._count += 1
+                    tree.append((item, self._load(item.body, (*scope, -self._count)), []))
         return tree
 
     def _index(self, slot: int) -> None:
@@ -96,6 +102,10 @@ class Graph:
         """True when the scope of bind `inner` is that of bind `outer` or inside it."""
         o = self.scopes[outer]
         return self.scopes[inner][: len(o)] == o
+
+    def enters_loop(self, outer: int, inner: int) -> bool:
+        """True when bind `inner` is in the body of a loop that bind `outer` is not in."""
+        return any(mark < 0 for mark in self.scopes[inner][len(self.scopes[outer]) :])
 
     def replace(self, slot: int, bind: Bind) -> None:
         """Put another bind into a slot and update who reads what."""
@@ -141,6 +151,9 @@ class Graph:
                     out.append(self.binds[node])
             elif isinstance(node, tuple):
                 item, then, orelse = node
+                if isinstance(item, Loop):
+                    out.append(replace(item, body=tuple(self._items(then))))
+                    continue
                 out.append(replace(item, then=tuple(self._items(then)), orelse=tuple(self._items(orelse))))
             elif isinstance(node, Alloc):
                 out.append(node)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Var
 from tang_edge.ir.scalar import Read
-from tang_edge.ir.tensor import Alloc, Bind, If, Item, Program, Store
+from tang_edge.ir.tensor import Alloc, Bind, If, Item, Loop, Program, Store
 from tang_edge.rewrite.address import invert
 from tang_edge.rewrite.concat import Concat, concat_of
 from tang_edge.rewrite.constants import is_prologue
@@ -51,6 +51,8 @@ def sink_allocations(items: Sequence[Item]) -> tuple[Item, ...]:
         if isinstance(item, If):
             then, orelse = sink_allocations(item.then), sink_allocations(item.orelse)
             item = replace(item, then=then, orelse=orelse)
+        elif isinstance(item, Loop):
+            item = replace(item, body=sink_allocations(item.body))
         out.append(item)
     return (*out, *waiting.values())
 
@@ -59,6 +61,8 @@ def mentioned(item: Item) -> tuple[str, ...]:
     """Tensors that an item reads or stores into, branches included."""
     if isinstance(item, If):
         return (item.cond, *(n for i in (*item.then, *item.orelse) for n in mentioned(i)))
+    if isinstance(item, Loop):
+        return (*item.given, *(n for i in item.body for n in mentioned(i)))
     if isinstance(item, Bind):
         return (*tensors_read(item.expr), *((item.store.tensor,) if item.store else ()))
     return ()

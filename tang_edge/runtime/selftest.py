@@ -100,9 +100,7 @@ def _try(engine: Engine, plan: fmt.Plan, case: _Vectors) -> tuple[_Failure | Ker
                 for name, wanted in case.outputs.items():
                     error_ratio = ratio(result[name], wanted, case.golden)
                     if error_ratio > 1:
-                        return _Failure(
-                            f"output {name!r} is off by {error_ratio:.3g} tolerances", False
-                        ), worst
+                        return _Failure(f"output {name!r} is off by {error_ratio:.3g} tolerances", False), worst
                     worst = max(worst, error_ratio)
             elif any(result[n].tobytes() != first[n].tobytes() for n in first):
                 return _Failure("equal runs gave different bits", True), worst
@@ -132,9 +130,7 @@ def ratio(have: Array, wanted: Array, golden: fmt.Golden) -> float:
     return float("inf") if bad.any() else float(ratios.max(initial=0.0))
 
 
-def _demote(
-    engine: Engine, plan: fmt.Plan, case: _Vectors, failure: _Failure | KernelRefused
-) -> list[Demotion]:
+def _demote(engine: Engine, plan: fmt.Plan, case: _Vectors, failure: _Failure | KernelRefused) -> list[Demotion]:
     """Move the step at fault to its next alternate; where no single one is at fault, all to their last."""
     why = failure.why if isinstance(failure, _Failure) else failure.message
     if isinstance(failure, KernelRefused):
@@ -188,7 +184,7 @@ def _first_departing(engine: Engine, plan: fmt.Plan, case: _Vectors, failure: _F
                 session.run_steps(0, 0, case.inputs)
                 for step in steps:
                     session.run_steps(step.index, step.index + 1)
-                    if isinstance(step, fmt.IfStep) or step.name not in case.samples:
+                    if not isinstance(step, fmt.Step) or step.name not in case.samples:
                         continue
                     have = session.read_step(step.index)
                     if seen.setdefault(step.index, have.tobytes()) != have.tobytes():

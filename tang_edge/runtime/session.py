@@ -228,8 +228,9 @@ class Session:
         if not 0 <= index < len(steps):
             raise InputError(f"there is no step {index}, the plan has {len(steps)}", where="read_step")
         step = steps[index]
-        if isinstance(step, fmt.IfStep):
-            raise InputError(f"step {index} is an 'if': it writes nothing itself", where="read_step")
+        if not isinstance(step, fmt.Step):
+            what = "an 'if'" if isinstance(step, fmt.IfStep) else "a 'loop'"
+            raise InputError(f"step {index} is {what}: it writes nothing itself", where="read_step")
         with self._lock:
             return self._worker.read(self._loaded(), step.writes)
 
@@ -282,7 +283,7 @@ class Model:
         self._engine = engine
         self.report = report
         self.plan = bundle.plan
-        self.steps: tuple[fmt.Step | fmt.IfStep, ...] = tuple(fmt.flatten(engine.variant.steps))
+        self.steps: tuple[fmt.AnyStep, ...] = tuple(fmt.flatten(engine.variant.steps))
         self._solver = DimSolver(self.plan)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tang_edge.ir import dtype, scalar
 from tang_edge.ir.affine import Expr
 from tang_edge.ir.kernel import Kernel
-from tang_edge.ir.tensor import Alloc, Bind, If, Item, Program, walk
+from tang_edge.ir.tensor import Alloc, Bind, If, Item, Loop, Program
 from tang_edge.ir.tensor import bind as make_bind
 from tang_edge.schedule import choose
 from tang_edge.schedule.addresses import Placed, place
@@ -41,8 +41,20 @@ class Branch:
     """Structured control: the steps of one side run, by the one element of `cond`."""
 
     cond: str
-    then: tuple[Step | Branch, ...]
-    orelse: tuple[Step | Branch, ...]
+    then: tuple[AnyStep, ...]
+    orelse: tuple[AnyStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Structured control: the steps run `trip` times (a size, or a tensor), as long as the one element of `cond` is true."""
+
+    trip: Expr | str
+    cond: str | None
+    body: tuple[AnyStep, ...]
+
+
+AnyStep = Step | Branch | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class Variant:
     slots: tuple[Expr, ...]
     packed_slots: tuple[Expr, ...]
     prologue: tuple[Step, ...]
-    steps: tuple[Step | Branch, ...]
+    steps: tuple[AnyStep, ...]
 
 
 def build(program: Program, limits: Limits, scheduler: choose.Scheduler) -> Variant:
@@ -88,11 +100,27 @@ def _name(item: Item) -> str:
     return item.name if isinstance(item, (Bind, Alloc)) else ""
 
 
-def flat(steps: Sequence[Step | Branch]) -> list[Step]:
-    """Steps in order, those of branches included."""
+def inside(s: Branch | Repeat) -> tuple[AnyStep, ...]:
+    """The steps in a branch or a loop."""
+    return s.body if isinstance(s, Repeat) else (*s.then, *s.orelse)
+
+
+def flat(steps: Sequence[AnyStep]) -> list[Step]:
+    """Steps in order, those of branches and loops included."""
     out: list[Step] = []
     for s in steps:
-        out.extend([s] if isinstance(s, Step) else [*flat(s.then), *flat(s.orelse)])
+        out.extend([s] if isinstance(s, Step) else flat(inside(s)))
+    return out
+
+
+def controls(steps: Sequence[AnyStep]) -> dict[str, None]:
+    """Tensors that decide what runs: conditions and trip counts."""
+    out: dict[str, None] = {}
+    for s in steps:
+        if isinstance(s, Step):
+            continue
+        names = (s.cond,) if isinstance(s, Branch) else (s.cond, s.trip if isinstance(s.trip, str) else None)
+        out |= {n: None for n in names if n is not None} | controls(inside(s))
     return out
 
 
@@ -102,8 +130,8 @@ def tensors_of(step: Step) -> tuple[set[str], set[str]]:
     return {b.tensor for b in buffers if not b.writable}, {b.tensor for b in buffers if b.writable}
 
 
-def _needed(prologue: Sequence[Step], steps: Sequence[Step | Branch]) -> set[str]:
-    wanted = {t for s in flat(steps) for t in tensors_of(s)[0]}
+def _needed(prologue: Sequence[Step], steps: Sequence[AnyStep]) -> set[str]:
+    wanted = {t for s in flat(steps) for t in tensors_of(s)[0]} | set(controls(steps))
     for s in reversed(prologue):
         if s.bind.name in wanted:
             wanted |= tensors_of(s)[0]
@@ -127,8 +155,10 @@ class _Work:
         self.extra: dict[str, Bind] = {}
         self.types = program.types()
 
-    def step(self, item: Item) -> Step | Branch:
+    def step(self, item: Item) -> AnyStep:
         """The step of a program item."""
+        if isinstance(item, Loop):
+            return Repeat(item.trip, item.cond, tuple(self.step(i) for i in item.body if not isinstance(i, Alloc)))
         if isinstance(item, If):
             then = tuple(self.step(i) for i in item.then if not isinstance(i, Alloc))
             return Branch(item.cond, then, tuple(self.step(i) for i in item.orelse if not isinstance(i, Alloc)))
@@ -174,14 +204,14 @@ def nest_copy(name: str, tensor: str, shape: Sequence[Expr], dt: dtype.DType, li
     return make_bind(name, shape, lambda *axes: scalar.read(tensor, axes, dt), like.origin)
 
 
-def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[Step | Branch, ...]) -> Variant:
+def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[AnyStep, ...]) -> Variant:
     p = work.program
     order = flat(steps)
     kept = {s.bind.name for s in prologue}
-    conds = {item.cond: None for item in walk(p.items) if isinstance(item, If)}
+    conds = controls(steps)
     reads = [sorted(tensors_of(s)[0] - work.constants - kept) for s in order]
     writes = [sorted(tensors_of(s)[1]) for s in order]
-    spans = _branch_spans(steps)
+    spans = _spans(steps)
     inputs = [i.name for i in p.inputs]
     lives = lifetimes(writes, reads, inputs, [t for _, t in p.outputs], [s.input for s in p.states])
     lives = [_stretch(x, spans, set(conds)) for x in lives]
@@ -194,7 +224,7 @@ def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[Step | Branch
         buffers.append(BufferPlan(len(buffers), x.tensor, kind, slot_of[x.tensor]))
     for k, s in enumerate(prologue):
         buffers.append(BufferPlan(len(buffers), s.bind.name, "packed", k))
-    used = {t for s in (*prologue, *order) for t in tensors_of(s)[0]} & work.constants
+    used = ({t for s in (*prologue, *order) for t in tensors_of(s)[0]} | set(conds)) & work.constants
     for c in p.constants:
         if c.name in used:
             buffers.append(BufferPlan(len(buffers), c.name, "constant", None))
@@ -202,24 +232,29 @@ def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[Step | Branch
     return Variant(work.limits, p, work.placed, *parts)
 
 
-def _branch_spans(steps: Sequence[Step | Branch], at: int = 0) -> list[tuple[int, int]]:
-    """First and last flat step index of every branch."""
-    out: list[tuple[int, int]] = []
+def _spans(steps: Sequence[AnyStep], at: int = 0) -> list[tuple[int, int, bool]]:
+    """First flat step index of every branch and loop, that after it, and whether it is a loop."""
+    out: list[tuple[int, int, bool]] = []
     for s in steps:
-        if isinstance(s, Branch):
-            n = len(flat((s,)))
-            out.append((at, at + n))
-            out += _branch_spans((*s.then, *s.orelse), at)
-            at += n
-        else:
+        if isinstance(s, Step):
             at += 1
+        else:
+            n = len(flat((s,)))
+            out.append((at, at + n, isinstance(s, Repeat)))
+            out += _spans(inside(s), at)
+            at += n
     return out
 
 
-def _stretch(life: Life, spans: Sequence[tuple[int, int]], conds: Collection[str]) -> Life:
-    """A tensor made in a branch or read by one lives as long as the whole branch: either side may run."""
+def _stretch(life: Life, spans: Sequence[tuple[int, int, bool]], conds: Collection[str]) -> Life:
+    """A tensor made in a branch or read by one lives as long as the whole branch: either side may run.
+
+    What a loop reads from outside must be there in its last turn too; what its body makes is made anew in each turn.
+    """
     first, last = life.first, life.last
-    for a, b in spans:
+    for a, b, loop in spans:
+        if loop and first >= a:
+            continue
         if first < b and last >= a:
             first = min(first, max(first, a) if first < a else a)
             last = max(last, b - 1)

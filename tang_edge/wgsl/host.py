@@ -19,7 +19,7 @@ from tang_edge.runtime.host_arrays import Array
 from tang_edge.wgsl import gpu
 from tang_edge.wgsl.worker import WebGpuWorker
 
-Steps = Sequence[fmt.Step | fmt.IfStep]
+Steps = Sequence[fmt.AnyStep]
 _COMPUTE = 4  # shader stage
 
 
@@ -88,7 +88,7 @@ class WebGpuEngine:
         worker.run_steps(self.variant.prologue, dims, prologue=True)
         worker.close()
         used = {a for d in _dispatches(self.variant.steps) for a in d.args}
-        used |= {s.cond for s in fmt.flatten(self.variant.steps) if isinstance(s, fmt.IfStep)}
+        used |= fmt.control_buffers(self.variant.steps)
         for key in set(self.constants) - used:
             self.constants.pop(key).destroy()
 
@@ -112,9 +112,7 @@ class WebGpuEngine:
                 known = gpu.translate(error, f"{self.variant.id}: kernel {kernel_id} of step {step}")
                 if isinstance(known, DeviceLost):
                     raise known from error
-                raise KernelRefused(
-                    known.message, where=known.where, remedy=known.remedy, step=step
-                ) from error
+                raise KernelRefused(known.message, where=known.where, remedy=known.remedy, step=step) from error
         return self.pipelines[kernel_id]
 
     def _make_pipeline(self, kernel: fmt.Kernel, text: str) -> tuple[Any, Any]:

@@ -35,7 +35,16 @@ class Branch:
     orelse: Program
 
 
-Program = list["Launch | Branch"]
+@dataclass(slots=True)
+class Cycle:
+    """A loop: the trip count (or where it lies: buffer, offset, dtype), the condition likewise, and the body."""
+
+    trip: int | tuple[Any, int, str]
+    cond: tuple[Any, int, str] | None
+    body: Program
+
+
+Program = list["Launch | Branch | Cycle"]
 
 
 @dataclass(slots=True)
@@ -59,10 +68,15 @@ class Prepared:
 
 
 def launches_of(program: Program) -> list[Launch]:
-    """All launches of a program, both sides of every choice included."""
+    """All launches of a program, both sides of every choice included, those of a loop once."""
     found: list[Launch] = []
     for item in program:
-        found += [item] if isinstance(item, Launch) else launches_of(item.then) + launches_of(item.orelse)
+        if isinstance(item, Launch):
+            found.append(item)
+        elif isinstance(item, Cycle):
+            found += launches_of(item.body)
+        else:
+            found += launches_of(item.then) + launches_of(item.orelse)
     return found
 
 

@@ -16,13 +16,13 @@ from tang_edge.runtime import host_arrays
 from tang_edge.runtime.device import DeviceLost, KernelRefused, Ready, Sizes, ports, state_buffers
 from tang_edge.runtime.host_arrays import Array
 from tang_edge.wgsl import gpu
-from tang_edge.wgsl.record import Branch, Launch, Prepared, Program, Recorder, Transfers, launches_of
+from tang_edge.wgsl.record import Branch, Cycle, Launch, Prepared, Program, Recorder, Transfers, launches_of
 
 if TYPE_CHECKING:
     from tang_edge.wgsl.host import WebGpuEngine
 
 T = TypeVar("T")
-Steps = Sequence[fmt.Step | fmt.IfStep]
+Steps = Sequence[fmt.AnyStep]
 
 
 class WebGpuWorker:
@@ -159,6 +159,11 @@ class WebGpuWorker:
                 orelse = self._walk(step.orelse, dims, prologue, pending)
                 program.append(Branch(source, offset, buffer.dtype, then, orelse))
                 continue
+            if isinstance(step, fmt.LoopStep):
+                trip = compile_expr(step.trip)(dims) if step.trip_buffer is None else self._element(step.trip_buffer)
+                cond = None if step.cond is None else self._element(step.cond)
+                program.append(Cycle(trip, cond, self._walk(step.body, dims, prologue, pending)))
+                continue
             for dispatch in self._engine.alternate(step, prologue).dispatches:
                 index = -1 - step.index if prologue else step.index
                 pipeline, _ = self._engine.pipeline(dispatch.kernel, index)
@@ -167,6 +172,11 @@ class WebGpuWorker:
                     program.append(launch)
                     pending.append((launch, dispatch))
         return program
+
+    def _element(self, buffer: int) -> tuple[Any, int, str]:
+        """Where the one element of a buffer lies, and its dtype."""
+        found = self._engine.variant.buffers[buffer]
+        return (*self.locate(found), found.dtype)
 
     def _group(
         self,
@@ -221,11 +231,22 @@ class WebGpuWorker:
         for item in program:
             if isinstance(item, Launch):
                 recorder.launch(item)
-                continue
-            recorder.copy(item.source, item.offset, self._reader(4), 0, 4)
-            recorder.submit()
-            value = self._map(4, bytes)[: fmt.DTYPES[item.dtype].itemsize]
-            self._record(recorder, item.then if any(value) else item.orelse)
+            elif isinstance(item, Cycle):
+                for _ in range(item.trip if isinstance(item.trip, int) else self._peek(recorder, *item.trip)):
+                    if item.cond is not None and not self._peek(recorder, *item.cond):
+                        break
+                    self._record(recorder, item.body)
+            else:
+                taken = self._peek(recorder, item.source, item.offset, item.dtype)
+                self._record(recorder, item.then if taken else item.orelse)
+
+    def _peek(self, recorder: Recorder, source: Any, offset: int, dtype: str) -> int:
+        """One element, when all that was recorded so far is done."""
+        kind = fmt.DTYPES[dtype]
+        size = fmt.align_up(kind.itemsize, 4)
+        recorder.copy(source, offset, self._reader(size), 0, size)
+        recorder.submit()
+        return int(self._map(size, lambda data: data[: kind.itemsize].copy().view(kind)[0]))
 
     def _bring(self, recorder: Recorder, held: Prepared, transfers: Transfers) -> None:
         total = sum(stop - start for *_, start, stop in transfers.outputs)
@@ -364,9 +385,9 @@ def _int32(value: int, launch: Launch) -> int:
     return value
 
 
-def _within(steps: Steps, first: int, last: int) -> list[fmt.Step | fmt.IfStep]:
-    """The steps in the range; an 'if' stays if a child does, with the children in the range."""
-    kept: list[fmt.Step | fmt.IfStep] = []
+def _within(steps: Steps, first: int, last: int) -> list[fmt.AnyStep]:
+    """The steps in the range; an 'if' stays if a child does, with the children in the range; a loop is one step."""
+    kept: list[fmt.AnyStep] = []
     for step in steps:
         if isinstance(step, fmt.IfStep):
             then, orelse = _within(step.then, first, last), _within(step.orelse, first, last)

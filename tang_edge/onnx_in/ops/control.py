@@ -76,7 +76,7 @@ def _branch(n: Node, graph: GraphProto, results: list[str]) -> tuple[tuple[Item,
             scope.renamed.setdefault(o.name, name)
         n.importer.run(graph, scope)
         values = [_result(n, scope, o.name) for o in graph.output]
-        bound = {i.name for i in builder.items if not isinstance(i, tensor.If)}
+        bound = {i.name for i in builder.items if not isinstance(i, (tensor.If, tensor.Loop))}
         for v, name in zip(values, results, strict=True):
             if v.tensor != name or name not in bound:
                 n.importer.bind(name, v.shape, lambda c, v=v: n.at(v, c), n)  # type: ignore[misc]
