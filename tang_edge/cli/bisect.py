@@ -12,8 +12,7 @@ from rich.markup import escape
 from tang_edge import runtime
 from tang_edge.cli import console, feeds, values
 from tang_edge.cli.failure import BUG, naming, needs_compiler
-from tang_edge.cli.pack import AllowNan, Model
-from tang_edge.cli.run import Bundle, Device, Inputs, Seed, Sizes, Threads, Trust
+from tang_edge.cli.options import AllowNan, Bundle, Device, Inputs, Model, Seed, Sizes, Threads, Trust
 
 if TYPE_CHECKING:
     from tang_edge.cli.departures import Finding, Verdict

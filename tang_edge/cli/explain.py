@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from tang_edge.cli import console, kernels, values
 from tang_edge.cli.failure import needs_compiler
-from tang_edge.cli.pack import AllowNan, Dims, Model, Targets
+from tang_edge.cli.options import AllowNan, Dims, Model, Targets
 from tang_edge.errors import InputError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tang_edge.bundle.read import Bundle as OpenBundle
 from tang_edge.bundle.read import open_bundle
 from tang_edge.cli import console, feeds, values
 from tang_edge.cli.failure import naming
-from tang_edge.cli.run import Bundle
+from tang_edge.cli.options import Bundle
 
 EXAMPLE = """\b
 Examples:
@@ -63,7 +63,6 @@ def _sizes(plan: fmt.Plan, asked: Mapping[str, int]) -> dict[str, dict[str, int]
 def describe(bundle: OpenBundle, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     """Everything that `inspect` shows, as JSON."""
     m, plan = bundle.manifest, bundle.plan
-    states = [{"input": s.input, "output": s.output, "shape": _shape(s.shape), "reset": s.reset} for s in plan.states]
     return {
         "path": str(bundle.path),
         "name": m.name,
@@ -75,15 +74,22 @@ def describe(bundle: OpenBundle, sizes: Mapping[str, Mapping[str, int]]) -> dict
         "packed_here": trust.packed_here(bundle.manifest_sha256),
         "signed": m.signed,
         "members_verified": len(bundle.names),
-        "dims": [{"name": d.name, "min": d.min, "max": d.max, "multiple": d.multiple} for d in plan.dims],
-        "constraints": [{"text": f"{show(c.left)} = {show(c.right)}", "why": c.why} for c in plan.constraints],
-        "inputs": [_port(p) for p in plan.inputs],
-        "outputs": [_port(p) for p in plan.outputs],
-        "states": states,
+        **interface(plan),
         "weights": {"tensors": len(plan.constants), "bytes": layout.constant_bytes(plan)},
         "golden": [{"dims": dict(g.dims), "rtol": g.rtol, "atol": g.atol} for g in plan.golden],
         "variants": [_variant(plan, v, sizes) for v in plan.variants],
         "files": {n: {"sha256": h, "bytes": b} for n, (h, b) in sorted(m.files.items())},
+    }
+
+
+def interface(plan: fmt.Plan) -> dict[str, Any]:
+    """What a caller must know: dimensions, constraints, inputs, outputs, states."""
+    return {
+        "dims": [{"name": d.name, "min": d.min, "max": d.max, "multiple": d.multiple} for d in plan.dims],
+        "constraints": [{"text": f"{show(c.left)} = {show(c.right)}", "why": c.why} for c in plan.constraints],
+        "inputs": [_port(p) for p in plan.inputs],
+        "outputs": [_port(p) for p in plan.outputs],
+        "states": [{"input": s.input, "output": s.output, "shape": _shape(s.shape), "reset": s.reset} for s in plan.states],
     }
 
 
@@ -134,7 +140,7 @@ def _step(s: fmt.Step) -> dict[str, Any]:
 
 def _show(facts: Mapping[str, Any], steps: bool) -> None:
     _show_head(facts)
-    _show_ports(facts)
+    show_interface(facts)
     _show_memory(facts)
     if steps:
         for v in facts["variants"]:
@@ -156,7 +162,8 @@ def _show_head(facts: Mapping[str, Any]) -> None:
     out.print(f"self-test   {len(facts['golden'])} vectors" + (f", relative tolerance {tolerances}" if tolerances else ""))
 
 
-def _show_ports(facts: Mapping[str, Any]) -> None:
+def show_interface(facts: Mapping[str, Any]) -> None:
+    """Print what `interface` gives."""
     out = console.out
     for d in facts["dims"]:
         multiple = f", a multiple of {d['multiple']}" if d["multiple"] > 1 else ""

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from tang_edge.bundle.read import open_bundle
 from tang_edge.cli import console, values
 from tang_edge.cli.failure import needs_compiler
+from tang_edge.cli.inspect import interface, show_interface
+from tang_edge.cli.options import AllowNan, Dims, Model, Targets
 
 if TYPE_CHECKING:
     from tang_edge.compiler import PackReport
@@ -22,23 +25,6 @@ Examples:
   tang-edge pack model.onnx --target browser,laptop
   tang-edge pack gru.onnx --state hidden_in=hidden_out"""
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
-Dims = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dim",
-        metavar="NAME=RANGE",
-        help="Sizes of a dimension: name=48, name=1..64 or name=32..2048:32 (multiples of 32). Repeatable.",
-    ),
-]
-Targets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--target",
-        metavar="NAMES",
-        help="Of browser, laptop, robot-soc, cpu-aarch64, ..., separated by commas; 'laptop' if not given.",
-    ),
-]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -60,7 +46,6 @@ States = Annotated[
 NoSelfTest = Annotated[
     bool, typer.Option("--no-self-test", help="Leave out the vectors with which a device is tested at load.")
 ]
-AllowNan = Annotated[bool, typer.Option("--allow-nan", help="Accept weights that hold NaN.")]
 
 
 def command(
@@ -94,10 +79,12 @@ def command(
             allow_nan=allow_nan,
             progress=stage,
         )
+    with open_bundle(path) as bundle:
+        ports = interface(bundle.plan)
     if as_json:
-        console.print_json({**asdict(report), "seconds": round(watch.seconds, 3)})
+        console.print_json({**asdict(report), **ports, "seconds": round(watch.seconds, 3)})
     else:
-        _show(report, watch.seconds)
+        _show(report, ports, watch.seconds)
 
 
 def _states(given: list[str] | None) -> tuple[str, ...] | None:
@@ -106,18 +93,18 @@ def _states(given: list[str] | None) -> tuple[str, ...] | None:
     return () if given == ["none"] else tuple(f"{i}={o}" for i, o in values.pairs("--state", given).items())
 
 
-def _show(report: PackReport, seconds: float) -> None:
+def _show(report: PackReport, ports: dict[str, Any], seconds: float) -> None:
     out = console.out
     out.print(f"[bold]{escape(report.path)}[/]  {console.size(report.bytes)}, packed in {console.duration(seconds)}")
-    for name in report.dims:
-        out.print(f"dimension  {escape(name)}")
+    show_interface(ports)
     for note in report.notes:
-        out.print(f"inferred   {escape(note)}")
+        out.print(f"inferred    {escape(note)}")
+    out.print()
     rows = console.table("variant", "steps", "kernels", "prologue", "text", right=("steps", "kernels", "prologue", "text"))
     for v in report.variants:
         rows.add_row(*_row(v))
     out.print(rows)
-    out.print(f"next: tang-edge run {escape(report.path)}")
+    out.print(f"\nnext: tang-edge run {escape(report.path)}")
 
 
 def _row(v: dict[str, Any]) -> tuple[str, ...]:

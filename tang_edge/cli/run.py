@@ -17,6 +17,7 @@ from rich.markup import escape
 from tang_edge import runtime
 from tang_edge.cli import console, feeds, reference, values
 from tang_edge.cli.failure import naming
+from tang_edge.cli.options import Bundle, Device, Inputs, Seed, Sizes, Threads, Trust
 
 EXAMPLE = """\b
 Examples:
@@ -29,32 +30,6 @@ Examples:
 Pictures are resized to the input's height and width (bilinear), RGB or grey by its
 channels, in the layout of the input (NCHW or NHWC), and scaled to 0..1."""
 
-Bundle = Annotated[Path, typer.Argument(metavar="MODEL.tang", help="The bundle.", show_default=False)]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="NAME=FILE",
-        help="A .npy or .npz file, a picture, or 'random' (seeded; so are inputs not given). "
-        "FILE.npz alone holds arrays by input name. Repeatable.",
-    ),
-]
-Sizes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dims",
-        metavar="NAME=SIZE,...",
-        help="Sizes of dimensions that no file fixes; the least if not given.",
-    ),
-]
-Device = Annotated[str, typer.Option("--device", metavar="auto|webgpu|c", help="Where to run.")]
-Threads = Annotated[
-    int | None,
-    typer.Option("--threads", metavar="N", min=1, max=1024, help="Threads of the C device; all cores if not given."),
-]
-Trust = Annotated[bool, typer.Option("--trust", help="Let the bundle's C run although it was not packed on this machine.")]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the random inputs.")]
 Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=0, help="Runs to time, after one that does not count.")]
 Save = Annotated[Path | None, typer.Option("--save", metavar="OUT.npz", help="Write the outputs.")]
 CompareOrt = Annotated[Path | None, typer.Option("--compare-ort", metavar="MODEL.onnx", help="Compare with ONNX Runtime.")]

@@ -12,13 +12,13 @@ from clikit import call, facts, refused
 def test_shows_what_it_made(mlp, tmp_path):
     result = call("pack", mlp, "-o", tmp_path / "m.tang", "--target", "browser,cpu-generic")
     assert result.exit_code == 0, result.output
-    for words in ("m.tang", "n: 1..64", "webgpu-browser", "c-cpu-generic", "kernels", "tang-edge run"):
+    for words in ("m.tang", "n in 1..64", "x: float32 (n, 6)", "webgpu-browser", "c-cpu-generic", "kernels", "tang-edge run"):
         assert words in result.output
 
 
 def test_json_is_one_object(mlp, tmp_path):
     made = facts("pack", mlp, "-o", tmp_path / "m.tang", "--target", "cpu-generic", "--dim", "n=4..32:4")
-    assert made["dims"] == ["n: 4..32 by 4"]
+    assert made["dims"] == [{"name": "n", "min": 4, "max": 32, "multiple": 4}]
     assert [v["id"] for v in made["variants"]] == ["c-cpu-generic"]
     assert made["bytes"] == (tmp_path / "m.tang").stat().st_size
     assert len(made["manifest_sha256"]) == 64 and made["seconds"] > 0
