@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from tang_edge.ir.tensor import Constraint
 from tang_edge.onnx_in.dims import DimRange, dim_of
 
 MULTIPLES: Final = (2, 4, 8, 16, 32, 64)
-SCAN_LIMIT: Final = 1 << 16  # sizes tried one by one to narrow a range
+SCAN_LIMIT: Final = 1 << 13  # sizes tried one by one to narrow a range
 
 
 @dataclass(frozen=True)
@@ -71,19 +71,19 @@ def narrow(
     The user's ranges keep their upper end and lose only sizes for which an extent would be negative.
     """
     found: dict[str, tuple[DimRange, str]] = {}
-    tests: list[tuple[Expr, Callable[[int], bool], str]] = []
+    tests: dict[tuple[Expr, bool], str] = {}  # (expression, whether it must be 0 rather than >= 1) -> node
     for c in constraints:
-        tests.append((c.left - c.right, lambda x: x == 0, c.why))
+        tests.setdefault((c.left - c.right, True), c.why)
     for e, why in short:
-        tests.append((e, lambda x: x >= 1, why))
-    for e, holds, why in tests:
+        tests.setdefault((e, False), why)
+    for (e, zero), why in tests.items():
         d = dim_of(e)
         if d is None:
             continue
         r = found[d.name][0] if d.name in found else ranges[d.name]
-        if fixed[d.name] and (r.lo == 0 or holds(0)):
+        if fixed[d.name] and (r.lo == 0 or zero):
             continue
-        new = _fitting(e, d, holds, r)
+        new = _fitting(e, d, zero, r)
         if new is None:
             raise UnsupportedModel(
                 f"no size of {d.name} in {r} makes the shapes fit", where=why, remedy="Give it another range"
@@ -93,12 +93,13 @@ def narrow(
     return found
 
 
-def _fitting(e: Expr, d: Dim, holds: Callable[[int], bool], r: DimRange) -> DimRange | None:
+def _fitting(e: Expr, d: Dim, zero: bool, r: DimRange) -> DimRange | None:
     """The range without sizes at its ends that do not hold. Of a long range the start is scanned and the end is tried."""
     first = -(-r.lo // r.multiple) * r.multiple
     last = r.hi // r.multiple * r.multiple
     sizes = range(first, min(last, first + (SCAN_LIMIT - 1) * r.multiple) + 1, r.multiple)
-    good = [n for n in sizes if holds(affine.evaluate(e, {d.name: n}))]
+    values = ((n, affine.evaluate(e, {d.name: n})) for n in sizes)
+    good = [n for n, x in values if (x == 0 if zero else x >= 1)]
     if not good:
         return None
     whole = sizes[-1] == last or not holds(affine.evaluate(e, {d.name: last}))

@@ -11,8 +11,9 @@ from tang_edge.ir.dtype import Kind
 from tang_edge.ir.scalar import Comprehension, Get, Read, Scalar
 from tang_edge.ir.tensor import Bind
 from tang_edge.schedule.addresses import Placed
+from tang_edge.schedule.indices import on_32_bits
 
-TYPICAL = 64  # what an extent of unknown size is taken to be when a default must be picked
+TYPICAL = 64  # what the extent of a prefix reduction is taken to be
 
 
 def outer_folds(x: Scalar) -> tuple[Comprehension, ...]:
@@ -35,9 +36,12 @@ def outer_folds(x: Scalar) -> tuple[Comprehension, ...]:
 
 
 def typical(e: Expr) -> int:
-    """A size to reckon with: the value of a constant, else one within the bounds."""
+    """A size to reckon with when a default is picked: every dimension at the geometric mean of its range."""
+    if e.constant is not None:
+        return e.constant
+    sizes = {d.name: max(d.lo, round((d.lo * d.hi) ** 0.5) // d.multiple * d.multiple) for d in affine.dims(e)}
     lo, hi = affine.bounds(e)
-    return e.constant if e.constant is not None else max(lo, min(hi, TYPICAL))
+    return max(lo, min(hi, affine.evaluate(e, sizes))) if not affine.variables(e) else max(lo, min(hi, TYPICAL))
 
 
 def main_fold(bind: Bind) -> Comprehension | None:
@@ -91,13 +95,12 @@ def vector_dtypes_ok(bind: Bind) -> bool:
         narrow = d.is_int and d.bits < 32
         if isinstance(x, Read):
             return not (d.bits == 32 or narrow)
-        if isinstance(x, scalar.Idx):
-            return False
         return d.bits > 32 or d.name == "f16" or (narrow and not (isinstance(x, scalar.Op) and x.name == "cast"))
 
     seen: set[Scalar] = set()
 
     def any_bad(x: Scalar) -> bool:
+        x = on_32_bits(x)
         if x in seen:
             return False
         seen.add(x)
