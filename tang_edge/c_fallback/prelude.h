@@ -1,5 +1,6 @@
 /* Run-time support of generated C: vector types, mathematics, integer helpers. Self-contained C11 + GNU vector extensions. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -134,9 +134,9 @@ class _Legalizer:
         """A cast to fewer bits: from float it saturates, from integers it wraps."""
         lo, hi = v.dtype.limits()
         if x.dtype.is_float:
-            low, high = Lit(float(lo), x.dtype, x.lanes), Lit(float(hi), x.dtype, x.lanes)
-            clamped = Calc("min", (Calc("max", (x, low), x.dtype, x.lanes), high), x.dtype, x.lanes)
-            return Calc("cast", (clamped,), d, x.lanes)
+            whole = Calc("cast", (x,), d, x.lanes)  # saturates to d first: NaN is 0 then
+            low, high = Lit(lo, d, x.lanes), Lit(hi, d, x.lanes)
+            return Calc("min", (Calc("max", (whole, low), d, x.lanes), high), d, x.lanes)
         if x.dtype.kind is Kind.BOOL:
             return Calc("cast", (x,), d, x.lanes)
         word = x if x.dtype is d else Calc("cast", (x,), d, x.lanes)

@@ -25,6 +25,7 @@ from tang_edge.ir.kernel import (
 )
 from tang_edge.ir.scalar import Comprehension, Const, Get, Idx, Monoid, Op, Read, Scalar, St
 from tang_edge.schedule.addresses import Placed
+from tang_edge.schedule.indices import on_32_bits
 from tang_edge.schedule.scopes import Scopes
 
 Env = Mapping[Var, Expr]
@@ -93,6 +94,7 @@ class Expressions:
 
     def tree(self, x: Scalar, env: Env, memo: dict[Scalar, Value]) -> Value:
         """x as a value whose operands are named but which itself is not: the caller says where it goes."""
+        x = on_32_bits(x)
         match x:
             case Const():
                 return Lit(x.value, x.dtype)

@@ -50,6 +50,7 @@ class Limits:
 
 
 _WORDS = tuple((d, "i32") for d in ("i8", "u8", "i16", "u16", "bool", "i64"))
+_PLAIN = (*_WORDS, ("f16", "f32"))  # no f16: its values are kept, unrounded, in f32
 
 _BROWSER = Limits(
     "browser",
@@ -59,7 +60,7 @@ _BROWSER = Limits(
     workgroup_memory=16384,
     invocations=256,
     binding_bytes=128 << 20,
-    widen=_WORDS,
+    widen=_PLAIN,
     cpu_prefers="registers",
 )
 _CPU = Limits("cpu-generic", "c", vector_bytes=16, registers=16, tile=(4, 2), copy_constants=True)

@@ -95,7 +95,9 @@ _LIMITS = {"i32": ("-2147483648.0", "2147483520.0"), "u32": ("0.0", "4294967040.
 
 def _casts() -> dict[tuple[str, str], str]:
     t = {("*", "*"): "{t}({0})", ("f", "b"): "({0} != {s}(0.0))", ("i", "b"): "({0} != {s}(0))"}
-    t |= {("f32", d): f"{{t}}(clamp({{0}}, {{s}}({lo}), {{s}}({hi})))" for d, (lo, hi) in _LIMITS.items()}
+    # saturates; NaN gives 0 (where the driver keeps NaNs: WGSL promises nothing about them)
+    form = "{{t}}(clamp(select({{s}}(0.0), {{0}}, {{0}} == {{0}}), {{s}}({lo}), {{s}}({hi})))"
+    t |= {("f32", d): form.format(lo=lo, hi=hi) for d, (lo, hi) in _LIMITS.items()}
     return t
 
 

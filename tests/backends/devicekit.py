@@ -139,7 +139,7 @@ class Device:
 
 
 def difference(got: Array, want: Array, tolerance: float) -> str:
-    """"" or what differs: integers exactly, floats by the greatest error relative to the greatest magnitude."""
+    """ "" or what differs: integers exactly, floats by the greatest error relative to the greatest magnitude."""
     if got.shape != want.shape:
         return f"shape {got.shape}, wanted {want.shape}"
     if want.dtype.kind != "f":

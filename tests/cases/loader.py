@@ -9,11 +9,13 @@
     reference
     y = x @ w                                     Python; given inputs and constants, assigns the outputs
 
-A backend runs a case: `Backend(name, run, exact, missing)`. Others register theirs with `register`.
+A backend runs a case: `Backend(name, run, exact, missing)`. Others register theirs with `register`. The devices `c` and
+`webgpu` run the rewritten program from a bundle of the case; `TargetLimit` where a dtype does not exist there is a pass.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import zlib
@@ -22,13 +24,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import devicekit
 import numpy as np
+import pytest
 
+from tang_edge.errors import TargetLimit
 from tang_edge.ir import affine, interp, scalar
 from tang_edge.ir.dtype import BY_NAME
 from tang_edge.ir.tensor import Program
 from tang_edge.ir.text import digest
 from tang_edge.ir.text_parse import parse_program
+from tang_edge.schedule.limits import CLASSES
 
 Array = Any
 FOLDER = Path(__file__).parent
@@ -199,8 +205,69 @@ register(Backend("rewritten", _run_rewritten, exact=True, missing=_no_rewriter))
 
 
 def structure_of(p: Program) -> dict[str, int]:
-    """What a `structure` line counts: comprehensions (distinct ones, bind by bind) and kernels (binds)."""
+    """What a `structure` line counts: comprehensions (distinct ones, bind by bind) and kernels (dispatches of the C plan)."""
+    steps = flatten(devicekit.compiler.build_variant(p, CLASSES["cpu-generic"]).plan["steps"])
     return {
         "comprehensions": sum(len(scalar.comprehensions(b.expr)) for b in p.binds()),
-        "kernels": len(p.binds()),
+        "kernels": sum(len(s["alternates"][0]["dispatches"]) for s in steps),
     }
+
+
+def flatten(steps: list[Any]) -> list[Any]:
+    """Steps of a plan, those of branches included."""
+    out: list[Any] = []
+    for s in steps:
+        out += [*flatten(s["if"]["then"]), *flatten(s["if"]["else"])] if "if" in s else [s]
+    return out
+
+
+# ---------------------------------------------------------------- devices
+
+
+@functools.cache
+def bundle_of(name: str, device: str) -> Path:
+    """The bundle of a case for a device."""
+    optimize = optimizer()
+    assert optimize is not None
+    program = optimize(load(FOLDER / f"{name}.te").program)
+    path = devicekit.folder() / f"case-{device}-{name}.tang"
+    devicekit.write_bundle(program, [devicekit.c_class() if device == "c" else "browser"], path)
+    return path
+
+
+def any_wide(program: Program) -> bool:
+    """True when the program computes in a dtype that WGSL does not have at all."""
+    return any(t.dtype.name in ("f64", "u64") for t in program.types().values())
+
+
+@functools.cache
+def device_of(name: str, device: str) -> devicekit.Device:
+    """The bundle of a case on a device."""
+    return devicekit.Device(bundle_of(name, device), device)
+
+
+def _run_on(device: str, case: Case, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    optimize = optimizer()
+    assert optimize is not None
+    if device == "webgpu" and any_wide(case.program):
+        with pytest.raises(TargetLimit, match="cannot be computed"):
+            devicekit.compiler.build_variant(optimize(case.program), CLASSES["browser"])
+        pytest.skip("WGSL has no such dtype: TargetLimit, as it should be")
+    try:
+        got = device_of(case.name, device).run(inputs)
+    except TargetLimit as e:
+        if "64-bit integers" not in str(e):
+            raise
+        pytest.skip(f"{device}: {e}")
+    if device == "webgpu":  # WGSL promises no infinity: the greatest finite value stands for it
+        got = {name: _infinities(a) for name, a in got.items()}
+    return got
+
+
+def _infinities(a: Array) -> Array:
+    greatest = np.finfo(np.float32).max
+    return np.where(np.abs(a) >= greatest, np.copysign(np.inf, a), a).astype(a.dtype) if a.dtype == np.float32 else a
+
+
+for _device in ("c", "webgpu"):
+    register(Backend(_device, functools.partial(_run_on, _device), missing=functools.partial(devicekit.missing, _device)))

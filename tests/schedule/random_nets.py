@@ -89,7 +89,9 @@ class Net:
         oh = (h + (pads[0] + after[0] - (kh - 1) * d - 1)) // s + 1
         ow = (w + (pads[1] + after[1] - (kw - 1) * d - 1)) // s + 1
         wt = self.weights(out, cin // groups, kh, kw)
-        residual = self.r.random() < 0.3 and [t for t, ty in self.b.types.items() if ty == TensorType(f32, (n, as_expr(out), oh, ow))]
+        residual = self.r.random() < 0.3 and [
+            t for t, ty in self.b.types.items() if ty == TensorType(f32, (n, as_expr(out), oh, ow))
+        ]
         order = r.sample(range(3), 3)
         per = out // groups
 
@@ -245,9 +247,7 @@ class Net:
         def without(i: tuple[Var, ...]) -> list[Var]:
             return [v for k, v in enumerate(i) if k != axis]
 
-        e = self.b.bind(
-            self.name("exp"), shape, lambda *i: op("exp", self.b.read(x, i) - self.b.read(top, without(i)))
-        )
+        e = self.b.bind(self.name("exp"), shape, lambda *i: op("exp", self.b.read(x, i) - self.b.read(top, without(i))))
         total = self._reduce(scalar.sum_of(f32), [axis], e)
         return self.b.bind(self.name("soft"), shape, lambda *i: self.b.read(e, i) / self.b.read(total, without(i)))
 
@@ -409,8 +409,13 @@ class Net:
             self.name("q"),
             [m, k],
             lambda i, j: cast(
-                op("max", op("min", op("round", self.b.read(x, (i, j)) * 20) + zero, const(narrow.limits()[1], f32)),
-                   const(narrow.limits()[0], f32)), narrow),
+                op(
+                    "max",
+                    op("min", op("round", self.b.read(x, (i, j)) * 20) + zero, const(narrow.limits()[1], f32)),
+                    const(narrow.limits()[0], f32),
+                ),
+                narrow,
+            ),
         )
 
         def body(i: Var, j: Var) -> Scalar:
