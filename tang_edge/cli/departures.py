@@ -21,7 +21,9 @@ from tang_edge.bundle.read import open_bundle
 from tang_edge.cli.console import Stage
 from tang_edge.errors import InputError
 from tang_edge.ir import affine, interp, scalar
-from tang_edge.ir.tensor import Bind, Program
+from tang_edge.ir.interp_contract import aligned
+from tang_edge.ir.interp_eval import Evaluator
+from tang_edge.ir.tensor import Bind, If, Program, walk
 from tang_edge.onnx_in import DimRange, Imported, import_model
 from tang_edge.rewrite.pipeline import optimize
 from tang_edge.runtime import Model
@@ -83,6 +85,7 @@ class Reference:
         progress("import and rewrite", 0, 1)
         imported = _imported(model, plan, allow_nan)
         _check_same(bundle, imported)
+        self.sizes = dict(sizes)
         self.source, self.inputs = imported.program, _with_states(imported.program, inputs, sizes)
         self.program = optimize(self.source)
         self.binds = {b.name: b for b in self.program.binds()}
@@ -93,8 +96,12 @@ class Reference:
 
     def value(self, name: str) -> Array | None:
         """The tensor as the unfused program has it, else as the optimised one has it."""
-        found = self.unfused.get(name)
-        return found if found is not None else self.rewritten.get(name)
+        bind = self.binds.get(name)
+        # an output that shares its tensor with another is copied at the end, under its name with a mark
+        tensor = bind.store.tensor if bind is not None and bind.store else name.removesuffix("|out")
+        found = self.unfused.get(tensor)
+        found = found if found is not None else self.rewritten.get(tensor)
+        return found if found is None or bind is None or bind.store is None else _region(bind, found, self.sizes)
 
     @property
     def rewritten(self) -> dict[str, Array]:
@@ -106,6 +113,15 @@ class Reference:
     def tolerance(self, name: str) -> float:
         """Relative to the largest magnitude in the tensor."""
         return self._tolerances.get(name, LEAST)
+
+
+def _region(bind: Bind, tensor: Array, sizes: Mapping[str, int]) -> Array:
+    """What a bind stores into a part of a tensor, read back from the whole of it."""
+    assert bind.store is not None
+    points = Evaluator({}, sizes, True, bind.axes)
+    shape = [points.size(a) for a in bind.axes]
+    coords = (aligned(points.integer(e), bind.axes) for e in bind.store.coords)
+    return np.asarray(tensor[tuple(np.broadcast_to(c, shape) for c in coords)])
 
 
 class _Everything:
@@ -196,16 +212,25 @@ def search(
 
 
 def _not_taken(steps: Sequence[fmt.AnyStep], reference: Reference) -> set[int]:
-    """Indices of the steps in branches that the interpreter did not take, and in loops, which run as a whole."""
-    made = set(reference.rewritten) if any(isinstance(s, fmt.IfStep) for s in steps) else set()
+    """Indices of the steps in branches that the interpreter did not take (both branches may bind the same names)."""
+    conditions = [i.cond for i in walk(reference.program.items) if isinstance(i, If)]
+    choices = [s for s in steps if isinstance(s, fmt.IfStep)]
     out: set[int] = set()
-    for s in steps:
-        if isinstance(s, fmt.IfStep):
-            inside = [x for x in (*fmt.flatten(s.then), *fmt.flatten(s.orelse)) if isinstance(x, fmt.Step)]
-            out |= {x.index for x in inside if x.name not in made}
-        elif isinstance(s, fmt.LoopStep):
-            out |= set(range(s.index + 1, s.end))
+    for s, cond in zip(choices, conditions, strict=True):
+        value = None if s.index in out else reference.value(cond)
+        if value is not None:
+            idle = fmt.flatten(s.orelse if bool(value.reshape(-1)[0]) else s.then)
+            first = s.index + 1 + (len(fmt.flatten(s.then)) if idle and bool(value.reshape(-1)[0]) else 0)
+            out |= set(range(first, first + len(idle)))
+        elif s.index in out:
+            out |= set(range(s.index, s.end))
     return out
+
+
+def _in_loops(steps: Sequence[fmt.AnyStep]) -> set[int]:
+    """Indices of the steps in loops: a loop runs as a whole, and what reads its results is compared."""
+    loops = [s for s in steps if isinstance(s, fmt.LoopStep)]
+    return {k for s in loops for k in range(s.index + 1, s.end)}
 
 
 def _compare(step: fmt.Step, have: Array, reference: Reference, slack: float) -> Finding:

@@ -65,11 +65,12 @@ def _kernels(made: Made) -> list[Kernel]:
 
 
 def _steps(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The steps of a plan in preorder, without the ifs."""
+    """The steps of a plan in preorder, without the control around them."""
     out: list[dict[str, Any]] = []
     for s in steps:
-        branch = s.get("if")
-        out += _steps(branch["then"]) + _steps(branch["else"]) if branch else [s]
+        control = s.get("if") or s.get("loop")
+        inside = [x for part in ("then", "else", "body") for x in control.get(part, ())] if control else []
+        out += _steps(inside) if control else [s]
     return out
 
 

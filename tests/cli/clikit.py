@@ -84,6 +84,26 @@ def counter(path: Path) -> Path:
     return save(path, nodes, [("x", [3]), ("total_in", [3])], [("total_out", [3]), ("y", [3])])
 
 
+def branches(path: Path) -> Path:
+    """y = 2x where the sum of x is positive, else -x; then a concatenation with x."""
+    bodies = {}
+    for name, node in {
+        "then_branch": helper.make_node("Add", ["x", "x"], ["twice"], "double"),
+        "else_branch": helper.make_node("Neg", ["x"], ["minus"], "negate"),
+    }.items():
+        out = helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [4])
+        bodies[name] = helper.make_graph([node], name, [], [out])
+    zero = numpy_helper.from_array(np.zeros((), np.float32), "zero")
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["total"], "total", keepdims=0),
+        helper.make_node("Greater", ["total", "zero"], ["positive"], "test"),
+        helper.make_node("If", ["positive"], ["y"], "choice", **bodies),
+        helper.make_node("Exp", ["x"], ["e"], "exp"),
+        helper.make_node("Concat", ["y", "e"], ["z"], "join", axis=0),
+    ]
+    return save(path, nodes, [("x", [4])], [("z", [8])], [zero])
+
+
 def unknown(path: Path) -> Path:
     """Two operators that nobody knows."""
     nodes = [

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import clikit
+import numpy as np
 import pytest
 from clikit import call, facts, refused
+
+from tang_edge.rewrite import pipeline
 
 pytestmark = pytest.mark.usefixtures("needs_c")
 C = ("--device", "c", "--threads", "1")
@@ -63,6 +67,16 @@ def test_all_goes_on_behind_the_first(bundle, mlp, tmp_path):
     assert call("bisect", broken, mlp, *C, "--slack", 1e6).exit_code == 0
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_branches_and_regions(tmp_path, sign):
+    model, out = clikit.branches(tmp_path / "if.onnx"), tmp_path / "if.tang"
+    facts("pack", model, "-o", out, "--target", "cpu-generic")
+    np.save(tmp_path / "x.npy", np.array([1, 2, 3, -0.5], np.float32) * sign)
+    found = facts("bisect", out, model, *C, "--input", f"x={tmp_path / 'x.npy'}", "--all")
+    assert found["first"] is None and found["skipped"] == []
+    assert 3 <= found["compared"] < found["steps"]  # not the branch that is not taken
+
+
 def test_a_fixed_dimension(mlp, tmp_path):
     out = tmp_path / "fixed.tang"
     facts("pack", mlp, "-o", out, "--target", "cpu-generic", "--dim", "n=80")
@@ -79,3 +93,19 @@ def test_a_real_model(real_model, tmp_path):
     facts("pack", real_model, "-o", out, "--target", "cpu-generic", "--no-self-test")
     found = facts("bisect", out, real_model, *C)
     assert found["first"] is None and found["compared"] == found["steps"]
+
+
+def test_a_wrong_rewrite_is_told_from_a_wrong_kernel(mlp, tmp_path, monkeypatch):
+    def off(program):
+        y = program.binds()[-1]
+        wrong = replace(y, expr=y.expr * 1.01)
+        return program.with_items([wrong if i is y else i for i in program.items])
+
+    bad = pipeline.Pass("off", "a pass with a bug", off)
+    monkeypatch.setattr(pipeline, "PASSES", (*pipeline.PASSES, bad))
+    out = tmp_path / "off.tang"
+    facts("pack", mlp, "-o", out, "--target", "cpu-generic")
+    result = call("bisect", out, mlp, *C, "--json")
+    assert result.exit_code == 4, result.output
+    found = json.loads(result.stdout)
+    assert found["first"]["name"] == "y" and found["fault"].startswith("rewriting")
