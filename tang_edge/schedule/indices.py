@@ -16,7 +16,7 @@ def _fits(x: Scalar) -> bool:
         return _LOW <= x.value <= _HIGH
     if isinstance(x, Idx):
         lo, hi = affine.bounds(x.e)
-        return _LOW <= lo and hi <= _HIGH
+        return lo >= _LOW and hi <= _HIGH
     return False
 
 
