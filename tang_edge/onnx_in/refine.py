@@ -98,11 +98,15 @@ def _fitting(e: Expr, d: Dim, zero: bool, r: DimRange) -> DimRange | None:
     first = -(-r.lo // r.multiple) * r.multiple
     last = r.hi // r.multiple * r.multiple
     sizes = range(first, min(last, first + (SCAN_LIMIT - 1) * r.multiple) + 1, r.multiple)
-    values = ((n, affine.evaluate(e, {d.name: n})) for n in sizes)
-    good = [n for n, x in values if (x == 0 if zero else x >= 1)]
+
+    def holds(n: int) -> bool:
+        x = affine.evaluate(e, {d.name: n})
+        return x == 0 if zero else x >= 1
+
+    good = [n for n in sizes if holds(n)]
     if not good:
         return None
-    whole = sizes[-1] == last or not holds(affine.evaluate(e, {d.name: last}))
+    whole = sizes[-1] == last or not holds(last)
     return DimRange(good[0], good[-1] if whole else r.hi, r.multiple)
 
 

@@ -44,10 +44,26 @@ def options(
         found += _tiled(bind, fold, placed, constants, limits)
     lanes = limits.lanes(4)
     if lanes > 1:
-        vectors = plain(bind, placed, constants, lanes)
-        if any(x.kind is Kind.VECTOR for x in vectors.loops):
-            found.append(("vectors", Scheduled(bind, (), (vectors,))))
+        found += _vector_points(bind, fold, placed, constants, lanes)
     return [*found, ("points", Scheduled(bind, (), (plain(bind, placed),)))]
+
+
+def _vector_points(
+    bind: Bind, fold: Comprehension | None, placed: Mapping[str, Placed], constants: Collection[str], lanes: int
+) -> list[tuple[str, Scheduled]]:
+    """The schedule `vectors`: a vector an invocation; constants that are strided along it are laid out anew."""
+    out = target_of(nest(bind, None))
+    store = placed[out.tensor].address(out.coords)
+    inner = [a for a in bind.axes if step_of(store, a) == 1 and a.extent.constant != 1]
+    if not inner:
+        return []
+    axis = inner[-1]
+    reads = accesses(bind.expr, placed, constants)
+    strided = [r for r in reads if r.constant and r.moves(axis) and r.step(axis) != 1]
+    order = reduced_order(fold, reads) if fold is not None else []
+    new, prologue, _ = pack_constants(bind, strided, axis, order, axis.extent.constant or 1, placed)
+    n = plain(new, placed_with(placed, prologue), constants, lanes)
+    return [("vectors", Scheduled(new, prologue, (n,)))] if any(x.kind is Kind.VECTOR for x in n.loops) else []
 
 
 def plain(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str] = (), lanes: int = 1) -> Nest:

@@ -46,7 +46,11 @@ def best_axis(
     """The output axis that suits vectors best, given the step of the store along each axis."""
     fold = main_fold(bind)
     reads = accesses(bind.expr, placed, constants)
-    scored = [(vector_score(bind, a, reads, lanes, steps[a], fold is not None), k, a) for k, a in enumerate(bind.axes)]
+    scored = [
+        (vector_score(bind, a, reads, lanes, steps[a], fold is not None), k, a)
+        for k, a in enumerate(bind.axes)
+        if a.extent.constant != 1
+    ]
     if not scored:
         return None, 0.0
     score, _, axis = max(scored, key=lambda s: (s[0], s[1]))

@@ -84,10 +84,13 @@ class Nest:
 
 
 def nest(bind: Bind, fold: Comprehension | None) -> Nest:
-    """The plain nest: a serial loop for each output axis, then one for each reduced axis of `fold`."""
-    loops = [Loop(a, Kind.SERIAL, False) for a in bind.axes]
-    loops += [Loop(a, Kind.SERIAL, True) for a in (fold.axes if fold else ())]
-    return Nest(bind, fold, tuple(loops), {x.var: affine.as_expr(x.var) for x in loops})
+    """The plain nest: a serial loop for each output axis, then one for each reduced axis of `fold`. Axes of one element have
+    no loop: their index is 0.
+    """
+    axes = [(a, False) for a in bind.axes] + [(a, True) for a in (fold.axes if fold else ())]
+    loops = tuple(Loop(a, Kind.SERIAL, reduce) for a, reduce in axes if a.extent.constant != 1)
+    kept = {x.var for x in loops}
+    return Nest(bind, fold, loops, {a: affine.as_expr(a) if a in kept else affine.const(0) for a, _ in axes})
 
 
 def _rename(n: Nest, mapping: Mapping[Var, Expr]) -> Nest:
