@@ -190,6 +190,9 @@ def _show_memory(facts: Mapping[str, Any]) -> None:
             counts = ("", "", "", "")
     console.out.print()
     console.out.print(rows)
+    for v in facts["variants"]:
+        if v["prebuilt"]:
+            console.out.print(f"prebuilt    {escape(v['id'])} for {', '.join(map(escape, v['prebuilt']))}")
 
 
 def _show_steps(v: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ Examples:
   tang-edge pack model.onnx
   tang-edge pack ocr.onnx -o ocr.tang --dim width=32..1280:32 --dim batch=1
   tang-edge pack model.onnx --target browser,laptop
+  tang-edge pack model.onnx --target robot-soc --prebuild aarch64-linux-gnu
   tang-edge pack gru.onnx --state hidden_in=hidden_out"""
 
 Output = Annotated[
@@ -43,6 +44,15 @@ States = Annotated[
         "If not given, pairs are found by name and type; 'none' for none.",
     ),
 ]
+Prebuild = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prebuild",
+        metavar="TRIPLES",
+        help="Also compile the C, so that no compiler is needed there: host, aarch64-linux-gnu, x86_64-windows-gnu, "
+        "..., separated by commas. Other machines than this one need the extra 'c'.",
+    ),
+]
 NoSelfTest = Annotated[
     bool, typer.Option("--no-self-test", help="Leave out the vectors with which a device is tested at load.")
 ]
@@ -55,6 +65,7 @@ def command(
     dim: Dims = None,
     state: States = None,
     no_self_test: NoSelfTest = False,
+    prebuild: Prebuild = None,
     allow_nan: AllowNan = False,
     as_json: console.AsJson = False,
 ) -> None:
@@ -75,6 +86,7 @@ def command(
             targets=values.commas(target or []) or compiler.DEFAULT_TARGETS,
             dims=given,
             states=_states(state),
+            prebuild=values.commas(prebuild or []),
             golden=not no_self_test,
             allow_nan=allow_nan,
             progress=stage,

@@ -120,3 +120,21 @@ def test_errors_as_json(tmp_path):
     error = json.loads(result.stdout)["error"]
     assert error["kind"] == "UnsupportedModel" and error["exit_code"] == 1
     assert "Frobnicate" in error["message"]
+
+
+@pytest.mark.usefixtures("needs_c")
+def test_prebuilt_libraries(mlp, tmp_path, monkeypatch):
+    out = tmp_path / "m.tang"
+    facts("pack", mlp, "-o", out, "--target", "cpu-generic", "--prebuild", "host")
+    (variant,) = facts("inspect", out)["variants"]
+    assert len(variant["prebuilt"]) == 1
+    from tang_edge.c_fallback import compile as cc
+
+    monkeypatch.setattr(cc, "find_compiler", lambda: None)
+    assert facts("run", out, "--device", "c", "--repeat", 1)["report"]["device"] == "c"
+
+
+def test_a_triple_that_is_none(mlp, tmp_path):
+    words = refused("pack", mlp, "-o", tmp_path / "m.tang", "--prebuild", "toaster-linux")
+    assert "toaster-linux" in words and "x86_64-linux-gnu" in words
+    assert not (tmp_path / "m.tang").exists()
