@@ -118,8 +118,8 @@ TANG_LIBM(atanh) TANG_LIBM(erf)
     p = p * q + 2.18694885e-2f; p = p * q - 5.39682540e-2f; p = p * q + 1.33333333e-1f; \
     p = p * q - 3.33333333e-1f; p = p * q * x + x;                               \
     v##L##f32 b = 1.0f - 2.0f / (tang_exp_v##L##f32(a + a) + 1.0f);              \
+    b = tang_select_v##L##f32(a < 0.35f, tang_abs_v##L##f32(p), b);              \
     b = (v##L##f32)((v##L##i32)b | ((v##L##i32)x & (int32_t)0x80000000));        \
-    b = tang_select_v##L##f32(a < 0.35f, p, b);                                  \
     return tang_select_v##L##f32(x != x, x, b);                                  \
   }                                                                              \
   static inline v##L##f32 tang_sign_v##L##f32(v##L##f32 x) {                     \
