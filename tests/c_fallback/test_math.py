@@ -70,7 +70,8 @@ def arguments(low: float, high: float) -> np.ndarray:
     """Float32 arguments: special ones, a dense range, and all exponents with random fractions; a multiple of 16."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 1 << 32, 60000, dtype=np.uint64).astype(np.uint32).view(np.float32)
-    near = np.concatenate([np.float32(s) * (1 + np.arange(-8, 8, dtype=np.float32) * np.float32(1.2e-7)) for s in SPECIAL[-13:]])
+    steps = 1 + np.arange(-8, 8, dtype=np.float32) * np.float32(1.2e-7)
+    near = np.concatenate([np.float32(s) * steps for s in SPECIAL[-13:]])
     x = np.concatenate([np.float32(SPECIAL), near, rng.uniform(low, high, 200000).astype(np.float32), bits]).astype(np.float32)
     return np.resize(x, -(-x.size // 16) * 16)
 
