@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tang_edge import __version__
 from tang_edge.bundle import write as bundle_write
+from tang_edge.c_fallback import prebuild as prebuilding
 from tang_edge.c_fallback.library import Library
 from tang_edge.emit.plan import PlanWriter
 from tang_edge.emit.sizes import to_json
@@ -61,6 +62,7 @@ def pack(
     dims: Mapping[str, DimRange] | None = None,
     states: Sequence[str] | None = None,
     records: Sequence[choose.Record] = (),
+    prebuild: Sequence[str] = (),
     golden: bool = True,
     allow_nan: bool = False,
     remember: bool = True,
@@ -74,13 +76,17 @@ def pack(
         states: "input=output" pairs that a session keeps between runs; not given: the pairs that `ir.states` finds by name and
             type; (): none.
         records: measured choices among alternates (an explicit input, never the user's cache).
+        prebuild: triples ("host", "aarch64-linux-musl", ...) for which compiled libraries of the C variants go along, so that
+            no compiler is needed there.
         golden: compute self-test vectors with the float64 interpreter at the smallest legal sizes.
 
     Raises:
         UnsupportedModel, TargetLimit, BundleError: see `tang_edge.errors`.
-        InputError: `states` names no input and output of one type.
+        InputError: `states` names no input and output of one type, or a triple of `prebuild` is not known.
+        DeviceError: there is no compiler for a triple of `prebuild`.
     """
-    classes_of(tuple(targets))  # a wrong name is said before the work begins
+    classes_of(tuple(targets))  # wrong names are said before the work begins
+    prebuilding.resolve(tuple(prebuild))
     progress("import", 0, 1)
     imported = import_model(model, dim_ranges=dims, allow_nan=allow_nan)
     return pack_program(
@@ -90,6 +96,7 @@ def pack(
         targets=targets,
         states=states,
         records=records,
+        prebuild=prebuild,
         golden=golden,
         remember=remember,
         progress=progress,
@@ -106,6 +113,7 @@ def pack_program(
     targets: Sequence[str] = DEFAULT_TARGETS,
     states: Sequence[str] | None = None,
     records: Sequence[choose.Record] = (),
+    prebuild: Sequence[str] = (),
     golden: bool = True,
     remember: bool = True,
     progress: Progress = _quiet,
@@ -127,6 +135,7 @@ def pack_program(
         vectors = [golden_vectors(source, program)]
     progress("write", 0, 1)
     plan, members = assemble(program, made)
+    _prebuild(made, prebuilding.resolve(tuple(prebuild)), members, progress)
     digest = bundle_write.write(
         out,
         name=name or source.name,
@@ -189,7 +198,17 @@ def _emit_c(v: variant.Variant) -> Made:
     return Made(v, member, text, writer.variant(name, member), writer.origin)
 
 
-def assemble(program: Program, made: Sequence[Made]) -> tuple[dict[str, Any], dict[str, str]]:
+def _prebuild(made: Sequence[Made], triples: Sequence[str], members: dict[str, str | bytes], progress: Progress) -> None:
+    """Add a compiled library for each C variant and triple that go together."""
+    wanted = [(m, t) for m in made for t in triples if m.plan["backend"] == "c" and prebuilding.fits(t, m.plan["class"])]
+    for k, (m, triple) in enumerate(wanted):
+        progress(f"compile for {triple}", k, len(wanted))
+        name = prebuilding.member(triple, m.plan["id"])
+        members[name] = prebuilding.library(m.text, triple, m.plan["class"], m.member)
+        m.plan.setdefault("prebuilt", {})[triple] = name
+
+
+def assemble(program: Program, made: Sequence[Made]) -> tuple[dict[str, Any], dict[str, str | bytes]]:
     """The plan and the text members of a bundle."""
     types = program.types()
 
@@ -207,7 +226,7 @@ def assemble(program: Program, made: Sequence[Made]) -> tuple[dict[str, Any], di
         "states": states,
         "variants": [m.plan for m in made],
     }
-    members = {m.member: m.text for m in made}
+    members: dict[str, str | bytes] = {m.member: m.text for m in made}
     members["explain.json"] = json.dumps({m.plan["id"]: m.origin for m in made}, sort_keys=True, indent=1)
     return plan, members
 

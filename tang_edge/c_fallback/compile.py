@@ -16,12 +16,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tang_edge.bundle import trust
-from tang_edge.errors import BundleError, DeviceError
+from tang_edge.c_fallback import libraries
+from tang_edge.errors import DeviceError
 
 # NaN and infinity keep their meaning, so no -ffast-math; errno and traps are not observed
 FLAGS = (
@@ -108,20 +109,25 @@ def find_compiler() -> Compiler | None:
     if os.environ.get("TANG_EDGE_CC"):
         candidates.append(tuple(shlex.split(os.environ["TANG_EDGE_CC"])))
     candidates += [(path,) for name in ("gcc", "cc", "clang") if (path := shutil.which(name))]
-    if importlib.util.find_spec("ziglang") is not None:
-        candidates.append((sys.executable, "-m", "ziglang", "cc"))
-    for command in candidates:
-        version = _version(command)
-        if version:
-            return Compiler(command, version)
-    return None
+    return next((c for command in candidates if (c := _working(command)) is not None), None) or find_zig()
+
+
+@functools.cache
+def find_zig() -> Compiler | None:
+    """The compiler of the package ziglang, which makes libraries for other machines too; None if it is not installed."""
+    if importlib.util.find_spec("ziglang") is None:
+        return None
+    return _working((sys.executable, "-m", "ziglang", "cc"))
+
+
+def _working(command: tuple[str, ...]) -> Compiler | None:
+    version = _version(command)
+    return Compiler(command, version) if version else None
 
 
 def _version(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(
-            [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
@@ -133,55 +139,37 @@ def compile_library(text: str, compiler: Compiler, *, where: str = "C source") -
     Raises:
         DeviceError: the compiler refuses the text, or the cache folder cannot be used.
     """
-    folder = _cache_folder()
-    seed = "\0".join(
-        [
-            text,
-            compiler.version,
-            *compiler.command,
-            *FLAGS,
-            *LIBRARIES,
-            *sorted(cpu_features()),
-            platform.machine(),
-        ]
-    )
-    path = folder / f"{hashlib.sha256(seed.encode()).hexdigest()}{_suffix()}"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as work:
-            made = _compile(text, compiler, Path(work), where)
-            os.replace(made, path)
-    return path
+    parts = [text, compiler.version, *compiler.command, *FLAGS, *LIBRARIES, *sorted(cpu_features()), platform.machine()]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return libraries.kept(key, lambda work: build(text, compiler, FLAGS, work, where))
 
 
 def cached_library(data: bytes | memoryview, digest: str) -> Path:
     """The path of a copy of a prebuilt library (bytes whose SHA-256 is ``digest``) that can be loaded."""
-    path = _cache_folder() / f"{digest}{_suffix()}"
-    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+
+    def write(work: Path) -> Path:
+        made = work / "library"
+        made.write_bytes(data)
+        made.chmod(0o700)
+        return made
+
+    path = libraries.kept(digest, write)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
         trust.write_atomically(path, bytes(data), 0o700)
     return path
 
 
-def _cache_folder() -> Path:
-    try:
-        return trust.private_dir(trust.cache_dir() / "lib")
-    except BundleError as error:
-        raise DeviceError(
-            error.message,
-            where=error.where,
-            remedy=error.remedy or "Set TANG_EDGE_CACHE to a folder of yours.",
-        ) from error
+def build(text: str, compiler: Compiler, flags: Sequence[str], work: Path, where: str) -> Path:
+    """A shared library in the folder ``work``.
 
-
-def _suffix() -> str:
-    return {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
-
-
-def _compile(text: str, compiler: Compiler, work: Path, where: str) -> Path:
-    source, made = work / "model.c", work / f"model{_suffix()}"
+    Raises:
+        DeviceError: the compiler refuses the text.
+    """
+    source, made = work / "model.c", work / "model.library"
     source.write_text(text)
     command = [
         *compiler.command,
-        *FLAGS,
+        *flags,
         "-I",
         str(Path(__file__).parent),
         "-o",
@@ -189,11 +177,10 @@ def _compile(text: str, compiler: Compiler, work: Path, where: str) -> Path:
         str(source),
         *LIBRARIES,
     ]
-    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(trust.cache_dir() / "zig")}
+    zig = str(trust.cache_dir() / "zig")
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": str(work / "zig")}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=environment, cwd=work
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=environment, cwd=work)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"the C compiler did not finish ({error})", where=where) from error
     if done.returncode != 0 or not made.exists():
