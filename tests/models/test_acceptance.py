@@ -77,16 +77,20 @@ def packed(name: str) -> Packed:
     return Packed(name)
 
 
-def assert_close(got: Array, want: Array, rtol: float) -> None:
-    """Each element within rtol of its own magnitude plus rtol of the norm of the output (root of the mean square).
+# ONNX Runtime's logistic is a rational function with an absolute error of one unit in the last place of 1.0: maps that are
+# 1e-8 in truth come out as 0 or 1.2e-7 there (ours keep their relative accuracy)
+LOGISTIC = {"ppocr-det": 2.0**-22, "oww-jarvis": 2.0**-22}
+
+
+def assert_close(got: Array, want: Array, rtol: float, floor: float = 0.0) -> None:
+    """Each element within rtol of its own magnitude plus rtol of the output's root mean square (plus `floor`).
 
     Rounding errors of a sum scale with its terms, not with its result, and outputs are sums of terms of the output's
-    general size; a sigmoid's output p has the error p (1 - p) dx of its argument, which the relative part covers for
-    maps that are 1e-6 everywhere, and both runtimes have these errors: hence the factor of 2.
+    general size. Both runtimes have these errors: hence the factor of 2.
     """
     assert got.dtype == want.dtype and got.shape == want.shape
     size = float(np.sqrt(np.mean(np.square(want, dtype=np.float64)))) if want.size else 0.0
-    np.testing.assert_allclose(got, want, rtol=2 * rtol, atol=2 * rtol * size)
+    np.testing.assert_allclose(got, want, rtol=2 * rtol, atol=2 * rtol * size + floor)
 
 
 @pytest.mark.parametrize("device", ["c", pytest.param("webgpu", marks=pytest.mark.device)])
@@ -102,7 +106,7 @@ def test_agrees_with_onnx_runtime(model: str, size: real_inputs.Size, kind: real
         got = m.run(dict(feeds))
         assert list(got) == list(want)
         for name, value in want.items():
-            assert_close(got[name], value, p.rtol)
+            assert_close(got[name], value, p.rtol, LOGISTIC.get(model, 0.0))
 
 
 # ---------------------------------------------------------------- structure
