@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
+from tang_edge.emit.ranges import I32, Ranges
 from tang_edge.errors import TargetLimit
-from tang_edge.ir import affine, dtype, kernel_verify
+from tang_edge.ir import dtype, kernel_verify
 from tang_edge.ir.dtype import DType, Kind
 from tang_edge.ir.kernel import (
     Assign,
@@ -36,9 +38,6 @@ from tang_edge.ir.kernel import (
 )
 from tang_edge.schedule.limits import Limits
 
-Interval = tuple[float, float]
-_I32: Interval = (-(2.0**31), 2.0**31 - 1)
-
 
 def legalize(k: Kernel, limits: Limits, where: str = "") -> Kernel:
     """The kernel for a class. Raises TargetLimit, with `where`, for what the class cannot compute."""
@@ -56,7 +55,7 @@ def legalize(k: Kernel, limits: Limits, where: str = "") -> Kernel:
 class _Legalizer:
     def __init__(self, stored: Mapping[str, DType], widen: Mapping[DType, DType], where: str) -> None:
         self.stored, self.widen, self.where = stored, widen, where
-        self.ranges: dict[str, Interval] = {}
+        self.ranges = Ranges()
 
     def type(self, d: DType) -> DType:
         """The arithmetic type: as stored, except that bool stays bool in registers."""
@@ -70,16 +69,18 @@ class _Legalizer:
     # ------------------------------------------------------------ statements
 
     def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        return tuple(self.statement(s) for s in body)
+        return tuple(self.statement(s, body[k + 1 :]) for k, s in enumerate(body))
 
-    def statement(self, s: Statement) -> Statement:
+    def statement(self, s: Statement, rest: Sequence[Statement]) -> Statement:
         match s:
             case Let() | LetIndex():
                 if isinstance(s, Let):
-                    self.ranges[s.name] = self.range(s.value)
+                    self.ranges.let(s.name, s.value)
+                    if self._may_wrap(s.value):
+                        return replace(s, value=self._calc(s.value, unchecked=True))
                 return replace(s, value=self.value(s.value))
             case Declare():
-                self.ranges[s.name] = _I32
+                self.ranges.declare(s, rest)
                 return replace(s, init=self.value(s.init))
             case Assign():
                 return replace(s, value=self.value(s.value))
@@ -120,15 +121,22 @@ class _Legalizer:
             case _:
                 return v
 
-    def _calc(self, v: Calc) -> Value:
-        args = tuple(map(self.value, v.args))
+    def _calc(self, v: Calc, unchecked: bool = False) -> Value:
+        args = tuple(map(self.value, v.args)) if self.ranges.wrapped(v) is None else self._untaken(v.args)
         d = self.type(v.dtype)
         if d is v.dtype:
             return replace(v, args=args, dtype=d)
-        self._fits(v)
+        if not unchecked:
+            self._fits(v)
         if v.op == "cast" and v.dtype.is_int and v.dtype.bits < 32:
             return self._narrow(v, args[0], d)
         return replace(v, args=args, dtype=d)
+
+    def _untaken(self, args: Sequence[Value]) -> tuple[Value, ...]:
+        """Operands of select(x < 0, x + n, x): the sum may wrap where it is not taken."""
+        test, then, x = args
+        kept = replace(then, dtype=self.type(then.dtype)) if isinstance(then, Ref) else self.value(then)
+        return self.value(test), kept, self.value(x)
 
     def _narrow(self, v: Calc, x: Value, d: DType) -> Value:
         """A cast to fewer bits: from float it saturates, from integers it wraps."""
@@ -149,52 +157,21 @@ class _Legalizer:
 
     # ------------------------------------------------------------ ranges
 
+    def _may_wrap(self, v: Value) -> TypeGuard[Calc]:
+        """An i64 addition beyond 32 bits: an error only where it is used outside of `Ranges.wrapped`."""
+        if not (isinstance(v, Calc) and v.op == "add" and v.dtype is dtype.i64 and dtype.i64 in self.widen):
+            return False
+        lo, hi = self.ranges.of(v)
+        return lo < I32[0] or hi > I32[1]
+
     def _fits(self, v: Value) -> None:
         if v.dtype is not dtype.i64 or dtype.i64 not in self.widen:
             return
-        lo, hi = self.range(v)
-        if lo < _I32[0] or hi > _I32[1]:
+        lo, hi = self.ranges.of(v)
+        if lo < I32[0] or hi > I32[1]:
             what = v.op if isinstance(v, Calc) else type(v).__name__
             raise TargetLimit(
                 f"64-bit integers may exceed 32 bits in '{what}', and the device class has no 64-bit integers",
                 where=self.where,
                 remedy="Run it on a C target, or narrow the range of the inputs' dimensions.",
             )
-
-    def range(self, v: Value) -> Interval:
-        """An interval that holds an integer value; all of i32 where nothing is known."""
-        match v:
-            case Lit():
-                return (float(v.value), float(v.value))
-            case Int():
-                lo, hi = affine.bounds(v.e)
-                return (float(lo), float(hi))
-            case Ref():
-                return self.ranges.get(v.name, _I32)
-            case Splat() | Extract():
-                return self.range(v.value)
-            case Calc() if v.dtype.is_int:
-                return _calc_range(v.op, [self.range(a) for a in v.args])
-            case _:
-                return _I32
-
-
-def _calc_range(op: str, args: list[Interval]) -> Interval:
-    match op, args:
-        case "add", [(a, b), (c, d)]:
-            return a + c, b + d
-        case "sub", [(a, b), (c, d)]:
-            return a - d, b - c
-        case "mul", [(a, b), (c, d)]:
-            corners = (a * c, a * d, b * c, b * d)
-            return min(corners), max(corners)
-        case "min", [(a, b), (c, d)]:
-            return min(a, c), min(b, d)
-        case "max", [(a, b), (c, d)]:
-            return max(a, c), max(b, d)
-        case "neg", [(a, b)]:
-            return -b, -a
-        case "select", [_, (a, b), (c, d)]:
-            return min(a, c), max(b, d)
-        case _:
-            return _I32

@@ -59,6 +59,7 @@ def test_c(seed, name, tmp_path):
     devicekit.write_bundle(program, [name], tmp_path / "m.tang")
     one = devicekit.Device(tmp_path / "m.tang", "c")
     check(program, one, sizes_of(program, 5), seed)
+    one.choose(0)
     two = devicekit.Device(tmp_path / "m.tang", "c", threads=2)
     at = sizes_of(program, 3)[2]
     feeds = devicekit.random_feeds(program, at, seed)
