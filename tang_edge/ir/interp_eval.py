@@ -39,8 +39,11 @@ def _flatten(x: Scalar) -> tuple[Scalar, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def structure(x: Scalar) -> tuple[frozenset[Scalar | Comprehension], frozenset[frozenset[Var]]]:
-    """(nodes used more than once, sets of axes of intermediate arrays) when x is evaluated."""
+def structure(x: Scalar) -> tuple[frozenset[Scalar | Comprehension], tuple[tuple[Var, ...], ...]]:
+    """(nodes used more than once, sets of axes of intermediate arrays) when x is evaluated.
+
+    The sets are in an order of their own: sums of floats must come out alike in every process.
+    """
     uses: dict[Scalar | Comprehension, int] = {}
     footprints: set[frozenset[Var]] = set()
 
@@ -62,15 +65,15 @@ def structure(x: Scalar) -> tuple[frozenset[Scalar | Comprehension], frozenset[f
             visit(z)
 
     visit(x)
-    return frozenset(k for k, n in uses.items() if n > 1), frozenset(footprints)
+    sets = [sorted(((v.key, v) for v in found), key=lambda pair: pair[0]) for found in footprints]
+    ordered = sorted(sets, key=lambda pairs: [key for key, _ in pairs])
+    return frozenset(k for k, n in uses.items() if n > 1), tuple(tuple(v for _, v in pairs) for pairs in ordered)
 
 
 class Evaluator:
     """Evaluates scalars over a box of points: `windows` gives the interval of each axis variable."""
 
-    def __init__(
-        self, tensors: Mapping[str, Array], dims: Mapping[str, int], wide: bool, axes: Sequence[Var]
-    ) -> None:
+    def __init__(self, tensors: Mapping[str, Array], dims: Mapping[str, int], wide: bool, axes: Sequence[Var]) -> None:
         self.tensors, self.dims, self.wide = tensors, dims, wide
         self.windows: dict[Var, tuple[int, int]] = {}
         self.rank: dict[Var, int] = {}
@@ -103,7 +106,7 @@ class Evaluator:
         self.shared, footprints = structure(x)
         self._fill(out, tuple(axes), x, footprints)
 
-    def _fill(self, out: Array, axes: tuple[Var, ...], x: Scalar, prints: frozenset[frozenset[Var]]) -> None:
+    def _fill(self, out: Array, axes: tuple[Var, ...], x: Scalar, prints: tuple[tuple[Var, ...], ...]) -> None:
         if not all(self.size(a) for a in axes):
             return
         for p in prints:
@@ -267,6 +270,4 @@ class Evaluator:
     def _spread(self, x: Named, axes: Sequence[Var], reduced: Sequence[Var]) -> Array:
         """The data aligned to axes and repeated along the reduced ones."""
         data = aligned(x, axes)
-        return np.broadcast_to(
-            data, [self.size(a) if a in reduced else n for a, n in zip(axes, data.shape, strict=True)]
-        )
+        return np.broadcast_to(data, [self.size(a) if a in reduced else n for a, n in zip(axes, data.shape, strict=True)])
