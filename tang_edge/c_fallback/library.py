@@ -25,6 +25,7 @@ class Library:
         self.units: dict[str, list[str]] = {}
         self.fills: dict[tuple[str, object], int] = {}
         self.lanes: set[int] = set()
+        self.hot: set[str] = set()
         self.ids = {b.tensor: b.id for b in v.buffers}
         self.constants = {c.name: k for k, c in enumerate(v.program.constants)}
 
@@ -38,7 +39,7 @@ class Library:
             resources.files("tang_edge.c_fallback").joinpath("pool.h").read_text(),
             *(f"TANG_VECTORS({n})" for n in sorted(self.lanes)),
             *self._fill_rows(),
-            *("\n".join(lines) for lines in self.units.values()),
+            *("\n".join(self._speed(name) + lines) for name, lines in self.units.items()),
             self._context(),
             *early,
             *steps,
@@ -60,6 +61,10 @@ class Library:
         if name not in self.units:
             self.units[name] = self._function(name, u)
         return name, u
+
+    def _speed(self, name: str) -> list[str]:
+        """Kernels that run once, or only in place of a failed one, are compiled quickly rather than for speed."""
+        return [] if name in self.hot else ["TANG_COLD"]
 
     def _function(self, name: str, u: Unit) -> list[str]:
         head = f"static void {name}(void *const *b, const long *p, long begin, long end) {{"
@@ -142,14 +147,15 @@ class Library:
         for a, alternate in enumerate(s.alternates):
             lines += [f"  case {a}: {{" if many and a + 1 < len(s.alternates) else "  default: {" if many else "  {"]
             for k in alternate.kernels:
-                lines += self._dispatch(k, s.bind.name)
+                lines += self._dispatch(k, s.bind.name, hot=a == 0 and name[0] == "s")
             lines.append("  break; }" if many else "  }")
         if many:
             lines.append("  }")
         return "\n".join([*lines, "}"])
 
-    def _dispatch(self, k: Kernel, where: str) -> list[str]:
+    def _dispatch(self, k: Kernel, where: str, hot: bool) -> list[str]:
         name, u = self.kernel(k, where)
+        self.hot |= {name} if hot else set()
         buffers = ", ".join(self._pointer(b.tensor) for b in u.kernel.buffers)
         params = ", ".join(self.size(affine.as_expr(d)) for d in u.params) or "0"
         total = self.size(grid_total(u.kernel))

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#define TANG_COLD __attribute__((cold, noinline))
 #define TANG_MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #define TANG_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define TANG_SATURATE(T, x, lo, hi) ((x) != (x) ? (T)0 : (x) <= (double)(lo) ? (T)(lo) : (x) >= (double)(hi) ? (T)(hi) : (T)(x))
@@ -29,10 +30,34 @@ static inline long tang_lesser(long a, long b) { return a < b ? a : b; }
 static inline long tang_greater(long a, long b) { return a > b ? a : b; }
 static inline long tang_floor_div(long a, long k) { return a / k - (a % k < 0); }
 static inline long tang_floor_mod(long a, long k) { const long r = a % k; return r < 0 ? r + k : r; }
-static inline int64_t tang_mod_i64(int64_t a, int64_t b) {
-  const int64_t r = b ? a % b : 0;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
+
+/* Integers of data: they wrap around, x / 0 and x % 0 are 0, a shift by the width or more leaves 0 or the sign. */
+#define TANG_SIGNED(N, T, U, LO, HI)                                             \
+  static inline T tang_div_##N(T a, T b) { return b == 0 ? 0 : b == -1 ? (T)(0u - (U)a) : (T)(a / b); } \
+  static inline T tang_fmod_##N(T a, T b) { return b == 0 || b == -1 ? 0 : (T)(a % b); } \
+  static inline T tang_mod_##N(T a, T b) {                                       \
+    const T r = tang_fmod_##N(a, b);                                             \
+    return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;                        \
+  }                                                                              \
+  static inline T tang_shl_##N(T a, T n) { return (U)n < 8 * sizeof(T) ? (T)((U)a << n) : (T)0; } \
+  static inline T tang_shr_##N(T a, T n) { return (U)n < 8 * sizeof(T) ? (T)(a >> n) : (T)-(a < 0); } \
+  static inline T tang_abs_##N(T a) { return a < 0 ? (T)(0u - (U)a) : a; }       \
+  static inline T tang_sign_##N(T a) { return (T)((a > 0) - (a < 0)); }          \
+  static inline T tang_pow_##N(T a, T n) { const double p = pow((double)a, (double)n); return TANG_SATURATE(T, p, LO, HI); }
+#define TANG_UNSIGNED(N, T, HI)                                                  \
+  static inline T tang_div_##N(T a, T b) { return b == 0 ? 0 : (T)(a / b); }     \
+  static inline T tang_fmod_##N(T a, T b) { return b == 0 ? 0 : (T)(a % b); }    \
+  static inline T tang_mod_##N(T a, T b) { return b == 0 ? 0 : (T)(a % b); }     \
+  static inline T tang_shl_##N(T a, T n) { return n < 8 * sizeof(T) ? (T)(a << n) : (T)0; } \
+  static inline T tang_shr_##N(T a, T n) { return n < 8 * sizeof(T) ? (T)(a >> n) : (T)0; } \
+  static inline T tang_abs_##N(T a) { return a; }                                \
+  static inline T tang_sign_##N(T a) { return a != 0; }                          \
+  static inline T tang_pow_##N(T a, T n) { const double p = pow((double)a, (double)n); return TANG_SATURATE(T, p, 0, HI); }
+TANG_SIGNED(i8, int8_t, uint8_t, INT8_MIN, INT8_MAX) TANG_SIGNED(i16, int16_t, uint16_t, INT16_MIN, INT16_MAX)
+TANG_SIGNED(i32, int32_t, uint32_t, INT32_MIN, INT32_MAX) TANG_SIGNED(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
+TANG_UNSIGNED(u8, uint8_t, UINT8_MAX) TANG_UNSIGNED(u16, uint16_t, UINT16_MAX)
+TANG_UNSIGNED(u32, uint32_t, UINT32_MAX) TANG_UNSIGNED(u64, uint64_t, UINT64_MAX)
+
 static inline float tang_mod_f32(float a, float b) {
   const float r = fmodf(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
@@ -48,6 +73,13 @@ static inline double tang_mod_f64(double a, double b) {
 TANG_LIBM(exp) TANG_LIBM(log) TANG_LIBM(sin) TANG_LIBM(cos) TANG_LIBM(tan) TANG_LIBM(asin) TANG_LIBM(acos)
 TANG_LIBM(atan) TANG_LIBM(sinh) TANG_LIBM(cosh) TANG_LIBM(tanh) TANG_LIBM(asinh) TANG_LIBM(acosh)
 TANG_LIBM(atanh) TANG_LIBM(erf)
+#ifdef __FLT16_MAX__
+#define TANG_HALF(name) static inline _Float16 tang_##name##_f16(_Float16 x) { return (_Float16)name##f((float)x); }
+TANG_HALF(exp) TANG_HALF(log) TANG_HALF(sin) TANG_HALF(cos) TANG_HALF(tan) TANG_HALF(asin) TANG_HALF(acos)
+TANG_HALF(atan) TANG_HALF(sinh) TANG_HALF(cosh) TANG_HALF(tanh) TANG_HALF(asinh) TANG_HALF(acosh)
+TANG_HALF(atanh) TANG_HALF(erf)
+static inline _Float16 tang_mod_f16(_Float16 a, _Float16 b) { return (_Float16)tang_mod_f32((float)a, (float)b); }
+#endif
 
 /* Vectors of L lanes. Masks (results of comparisons) are i32 vectors of 0 and -1. */
 #define TANG_TYPE(V, T, L)                                                       \
@@ -60,6 +92,22 @@ TANG_LIBM(atanh) TANG_LIBM(erf)
     for (int l = 0; l < L; ++l) y[l] = call(x[l]);                               \
     return y;                                                                    \
   }
+
+#define TANG_EACH2(V, L, name, call)                                             \
+  static inline V tang_##name##_##V(V x, V y) {                                  \
+    V z = x;                                                                     \
+    for (int l = 0; l < L; ++l) z[l] = call(x[l], y[l]);                         \
+    return z;                                                                    \
+  }
+
+/* Vectors of 32-bit integers of the type with the suffix S */
+#define TANG_CHOICE(V, I, L, S)                                                  \
+  static inline V tang_select_##V(I m, V a, V b) { return (V)((m & (I)a) | (~m & (I)b)); } \
+  static inline V tang_min_##V(V a, V b) { return tang_select_##V(b < a, b, a); } \
+  static inline V tang_max_##V(V a, V b) { return tang_select_##V(b > a, b, a); } \
+  TANG_EACH2(V, L, div, tang_div_##S) TANG_EACH2(V, L, mod, tang_mod_##S) TANG_EACH2(V, L, fmod, tang_fmod_##S) \
+  TANG_EACH2(V, L, shl, tang_shl_##S) TANG_EACH2(V, L, shr, tang_shr_##S) TANG_EACH2(V, L, pow, tang_pow_##S) \
+  TANG_EACH(V, L, abs, tang_abs_##S) TANG_EACH(V, L, sign, tang_sign_##S)
 
 #define TANG_ORDER(V, I)                                                         \
   static inline V tang_select_##V(I m, V a, V b) { return (V)((m & (I)a) | (~m & (I)b)); } \
@@ -74,16 +122,22 @@ TANG_LIBM(atanh) TANG_LIBM(erf)
   TANG_TYPE(v##L##u16, uint16_t, L)                                              \
   typedef v##L##i32 v##L##bool;                                                  \
   TANG_ORDER(v##L##f32, v##L##i32)                                               \
-  static inline v##L##i32 tang_select_v##L##i32(v##L##i32 m, v##L##i32 a, v##L##i32 b) { return (m & a) | (~m & b); } \
-  static inline v##L##i32 tang_min_v##L##i32(v##L##i32 a, v##L##i32 b) { return tang_select_v##L##i32(b < a, b, a); } \
-  static inline v##L##i32 tang_max_v##L##i32(v##L##i32 a, v##L##i32 b) { return tang_select_v##L##i32(b > a, b, a); } \
-  static inline v##L##i32 tang_abs_v##L##i32(v##L##i32 x) { return tang_select_v##L##i32(x < 0, -x, x); } \
+  TANG_CHOICE(v##L##i32, v##L##i32, L, i32) TANG_CHOICE(v##L##u32, v##L##i32, L, u32) \
+  static inline v##L##i32 tang_select_v##L##bool(v##L##i32 m, v##L##i32 a, v##L##i32 b) { return (m & a) | (~m & b); } \
   static inline v##L##f32 tang_abs_v##L##f32(v##L##f32 x) { return (v##L##f32)((v##L##i32)x & 0x7fffffff); } \
+  static inline v##L##i32 tang_isinf_v##L##f32(v##L##f32 x) { return ((v##L##i32)x & 0x7fffffff) == 0x7f800000; } \
   static inline v##L##f32 tang_saturate_v##L##f32(v##L##f32 x, float lo, float hi) { \
     const v##L##f32 z = TANG_SPLAT(v##L##f32, 0.0f), a = TANG_SPLAT(v##L##f32, lo), b = TANG_SPLAT(v##L##f32, hi); \
-    const v##L##f32 top = TANG_SPLAT(v##L##f32, hi < 2147483648.0f ? hi : 2147483520.0f); \
-    x = tang_select_v##L##f32(x < a, a, tang_select_v##L##f32(x >= b, top, x));  \
+    x = tang_select_v##L##f32(x < a, a, tang_select_v##L##f32(x > b, b, x));     \
     return tang_select_v##L##f32(x != x, z, x);                                  \
+  }                                                                              \
+  static inline v##L##i32 tang_to_i32_v##L##f32(v##L##f32 x) { /* 2147483520: the greatest float below 2^31 */ \
+    const v##L##i32 y = __builtin_convertvector(tang_saturate_v##L##f32(x, -2147483648.0f, 2147483520.0f), v##L##i32); \
+    return y | ((x >= 2147483648.0f) & INT32_MAX);                               \
+  }                                                                              \
+  static inline v##L##u32 tang_to_u32_v##L##f32(v##L##f32 x) {                   \
+    const v##L##u32 y = __builtin_convertvector(tang_saturate_v##L##f32(x, 0.0f, 4294967040.0f), v##L##u32); \
+    return y | (v##L##u32)(x >= 4294967296.0f);                                  \
   }                                                                              \
   static inline v##L##f32 tang_exp_v##L##f32(v##L##f32 x) {                      \
     const v##L##f32 c = tang_select_v##L##f32(x > 89.0f, TANG_SPLAT(v##L##f32, 89.0f), \
@@ -123,7 +177,7 @@ TANG_LIBM(atanh) TANG_LIBM(erf)
     return tang_select_v##L##f32(x != x, x, b);                                  \
   }                                                                              \
   static inline v##L##f32 tang_sign_v##L##f32(v##L##f32 x) {                     \
-    return __builtin_convertvector((x < 0.0f) - (x > 0.0f), v##L##f32);          \
+    return tang_select_v##L##f32(x != x, x, __builtin_convertvector((x < 0.0f) - (x > 0.0f), v##L##f32)); \
   }                                                                              \
   TANG_EACH(v##L##f32, L, sqrt, sqrtf) TANG_EACH(v##L##f32, L, floor, floorf) TANG_EACH(v##L##f32, L, ceil, ceilf) \
   TANG_EACH(v##L##f32, L, round, rintf) TANG_EACH(v##L##f32, L, trunc, truncf) TANG_EACH(v##L##f32, L, sin, sinf) \
@@ -131,8 +185,4 @@ TANG_LIBM(atanh) TANG_LIBM(erf)
   TANG_EACH(v##L##f32, L, acos, acosf) TANG_EACH(v##L##f32, L, atan, atanf) TANG_EACH(v##L##f32, L, sinh, sinhf) \
   TANG_EACH(v##L##f32, L, cosh, coshf) TANG_EACH(v##L##f32, L, asinh, asinhf) TANG_EACH(v##L##f32, L, acosh, acoshf) \
   TANG_EACH(v##L##f32, L, atanh, atanhf) TANG_EACH(v##L##f32, L, erf, erff)      \
-  static inline v##L##f32 tang_pow_v##L##f32(v##L##f32 x, v##L##f32 y) {         \
-    v##L##f32 z = x;                                                             \
-    for (int l = 0; l < L; ++l) z[l] = powf(x[l], y[l]);                         \
-    return z;                                                                    \
-  }
+  TANG_EACH2(v##L##f32, L, mod, tang_mod_f32) TANG_EACH2(v##L##f32, L, fmod, fmodf) TANG_EACH2(v##L##f32, L, pow, powf)

@@ -64,7 +64,10 @@ class Defaults:
 
 
 def _cpu(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Options:
-    return [("default", cpu.schedule(bind, placed, constants, limits))]
+    """The default, and the plain loops behind it for the day a compiler gets the default wrong."""
+    chosen = cpu.schedule(bind, placed, constants, limits)
+    simple = Scheduled(bind, (), (cpu.plain(bind, placed),))
+    return [("default", chosen)] if chosen.nests == simple.nests else [("default", chosen), ("plain", simple)]
 
 
 FAMILIES: dict[str, Scheduler] = {"c": _cpu, "webgpu": gpu.options}

@@ -250,7 +250,7 @@ def _tiled(
     new, prologue, bytes_packed = pack_constants(bind, reads, axis, order, tile.vectors * lanes, placed)
     folds = [c for c in (main_fold(new),) if c is not None]
     n = merged(nest(new, folds[0]), placed_with(placed, prologue), store, keep=(axis,))
-    names = [v.name for v in order]
+    names = [v.name for v in order if v.extent.constant != 1]  # axes of one element have no loop
     whole = grid(_shape(n, tile, names, bytes_packed, store, Tail.SHIFT))
     if not whole.needs:
         return Scheduled(new, prologue, (whole,))
@@ -272,7 +272,7 @@ def reduced_order(fold: Comprehension, reads: Sequence[Access]) -> list[Var]:
         steps = [r.step(v) for r in reads if r.moves(v) and not r.constant]
         return (0 if guarded else 1, -max((s if s is not None else 1 << 40 for s in steps), default=0))
 
-    return sorted(fold.axes, key=key)
+    return sorted((v for v in fold.axes if v.extent.constant != 1), key=key)
 
 
 def pack_constants(

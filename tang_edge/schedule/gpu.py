@@ -32,6 +32,7 @@ from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import Kind, Nest, Tail, mark, nest, reorder, split, stage
 
 LANES = 64  # invocations of a workgroup without workgroup memory
+BUSY = 256  # workgroups that keep a large GPU busy
 
 
 def options(
@@ -145,6 +146,8 @@ def _tiled(
     if all(r.moves(axis) for r in reads):
         return []  # nothing is shared between neighbours: a tile would save no loads
     order = reduced_order(fold, reads)
+    if not order:
+        return []
     strided = [r for r in reads if not (r.constant and r.step(axis) == 1)]
     lanes = limits.lanes(4)
     whole = vector_dtypes_ok(bind) and four_bytes(bind, placed) and affine.multiple_of(axis.extent) % lanes == 0
@@ -152,16 +155,18 @@ def _tiled(
     width = axis.extent.constant or 1
     new, prologue, _ = pack_constants(bind, strided, axis, order, width, placed)
     places = placed_with(placed, prologue)
-    names = [v.name for v in order]
+    looped = [v for v in order if v.extent.constant != 1]  # axes of one element have no loop
+    names = [v.name for v in looped]
     found: list[tuple[str, Scheduled]] = []
     main = main_fold(new)
     assert main is not None
     for tag, threads in (("workgroup", limits.invocations), ("registers", LANES)):
         base = merged(nest(new, main), places, store, keep=(axis,))
         points = points_axis(base, axis, reads, store)
-        n = _tile(order_outputs(base, store), axis, points, names, threads, limits.tile, lanes)
+        tile = limits.tile if tag == "registers" else block_tile(base, axis, points, threads, limits.tile, lanes)
+        n = _tile(order_outputs(base, store), axis, points, names, threads, tile, lanes)
         if tag == "workgroup":
-            staged = _staged(n, main, order, places, limits, constants)
+            staged = _staged(n, main, looped, places, limits, constants)
             if staged is None or points is None or typical(points.extent) < 8:
                 continue
             n = staged
@@ -186,7 +191,7 @@ def lane_shape(axis: Var, points: Var | None, threads: int, tile: tuple[int, int
     wide = typical(axis.extent)
     high = typical(points.extent) if points is not None else 1
     best: tuple[float, int, LaneShape] | None = None
-    tn = max(lanes, min(tile[1], _pow2(-(-wide // 4), tile[1]))) if points is not None else lanes
+    tn = max(lanes, min(tile[1], _pow2(-(-wide // lanes), tile[1]))) if points is not None else lanes
     tm = min(tile[0], high) if points is not None else 1
     for lx in range(1, (16 if points is not None else threads) + 1):
         for ly in range(1, max(1, min(threads // lx, 32)) + 1) if points is not None else (1,):
@@ -198,6 +203,23 @@ def lane_shape(axis: Var, points: Var | None, threads: int, tile: tuple[int, int
                 best = score
     assert best is not None
     return best[2]
+
+
+def block_tile(n: Nest, axis: Var, points: Var | None, threads: int, least: tuple[int, int], lanes: int) -> tuple[int, int]:
+    """Registers of an invocation when operands are staged: the greatest tile that still leaves BUSY workgroups and wastes
+    little. Every doubling halves the traffic from workgroup memory along one side.
+    """
+    total = 1
+    for x in n.loops:
+        total *= 1 if x.reduce else typical(x.var.extent)
+    for tile in ((8, 8), (8, 4), (4, 8)):
+        s = lane_shape(axis, points, threads, tile, lanes)
+        block = s.lx * s.tn * s.ly * s.tm
+        wide, high = typical(axis.extent), typical(points.extent) if points is not None else 1
+        used = -(-wide // (s.lx * s.tn)) * s.lx * s.tn * (-(-high // (s.ly * s.tm))) * s.ly * s.tm
+        if s.tm == tile[0] and s.tn == tile[1] and total // block >= BUSY and used <= 1.15 * wide * high:
+            return tile
+    return least
 
 
 def _tile(
@@ -228,14 +250,16 @@ def _staged(
     constants: Collection[str],
 ) -> Nest | None:
     """Operands in workgroup memory, a block of the innermost reduced axis at a time; None when no block divides it."""
-    inner = order[-1]
-    block = _block(inner.extent)
-    if block is None:
+    inner = order[-1] if order else None
+    block = _block(inner.extent) if inner is not None else None
+    if inner is None or block is None:
         return None
     n = split(n, inner.name, block)
     o, i = inner.name + "o", inner.name + "i"
     n = mark(n, Kind.UNROLL, i) if block <= 8 else n
     reads: list[Access] = [a for y in fold.lifts for a in accesses(y, placed, constants)]
+    if any(scalar.children(r.read) or not scalar.free(r.read) <= set(n.index) for r in reads):
+        return None  # coordinates computed from data, or axes of a comprehension inside: no fixed block of memory
     for r in reads:
         n = stage(n, r.read, o)
     size = sum(4 * _footprint(n, r, placed, i) for r in reads)

@@ -69,7 +69,7 @@ CLASSES: Final[dict[str, Limits]] = {
     c.name: c
     for c in (
         _BROWSER,
-        replace(_BROWSER, name="laptop", measured_on="lavapipe (Mesa), CPU adapter"),
+        replace(_BROWSER, name="laptop", measured_on="NVIDIA H200 (Vulkan), lavapipe (Mesa)"),
         replace(_BROWSER, name="robot-soc"),
         _CPU,
         replace(_CPU, name="cpu-x86-64-v2"),
