@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tang_edge.onnx_in.importer import Importer, Scope
 
 Body = Callable[[list[Expr]], Scalar]
+REMEDY: Final = "Change it in the export, or cut the model before this node"
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Node:
 
     def fail(self, message: str, remedy: str = "") -> NoReturn:
         """Raise UnsupportedModel for this node."""
-        raise UnsupportedModel(message, where=self.label, remedy=remedy)
+        raise UnsupportedModel(message, where=self.label, remedy=remedy or REMEDY)
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute as int, float, str, list, array or GraphProto."""
@@ -153,6 +154,10 @@ class Node:
         """
         own = coords[len(coords) - v.rank :] if v.rank else []
         return self.at(v, [affine.const(0) if n.constant == 1 else c for c, n in zip(own, v.shape, strict=True)])
+
+    def single(self, v: Value) -> Scalar:
+        """The one element of v."""
+        return self.at(v, [affine.const(0)] * v.rank)
 
     def broadcast(self, *values: Value) -> list[Expr]:
         """The common shape of values under NumPy broadcasting."""

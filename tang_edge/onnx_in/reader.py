@@ -8,13 +8,12 @@ from os import PathLike
 
 from onnx import ModelProto
 
-from tang_edge.ir.affine import Expr
 from tang_edge.ir.tensor import Builder, Constraint, Program
 from tang_edge.onnx_in.dims import DimRange, DimTable
 from tang_edge.onnx_in.importer import Importer, Scope
 from tang_edge.onnx_in.load import load, opsets_of
 from tang_edge.onnx_in.prune import pruned
-from tang_edge.onnx_in.refine import Refinement, refined
+from tang_edge.onnx_in.refine import Refinement, refined, simplified
 
 ROUNDS = 5  # imports at most: each round adds what the constraints of the one before imply
 
@@ -94,6 +93,5 @@ def _finished(importer: Importer, constraints: tuple[Constraint, ...]) -> Progra
     b = importer.builder
     b.items[:0] = importer.prelude
     b.dims = importer.dims()
-    seen: dict[tuple[Expr, Expr], Constraint] = {(c.left, c.right): c for c in reversed(constraints)}
-    b.constraints = [c for c in constraints if seen[(c.left, c.right)] is c]
+    b.constraints = list(simplified(constraints))
     return pruned(b.build())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from tang_edge.errors import UnsupportedModel
@@ -13,7 +15,8 @@ from tang_edge.ir.tensor import Constraint
 from tang_edge.onnx_in.dims import DimRange, dim_of
 
 MULTIPLES: Final = (2, 4, 8, 16, 32, 64)
-SCAN_LIMIT: Final = 1 << 13  # sizes tried one by one to narrow a range
+SCAN_LIMIT: Final = 1 << 13  # sizes tried one by one where bisection cannot narrow a range
+PROBES: Final = 64  # places where an extent is looked at to see whether it grows with the size
 
 
 @dataclass(frozen=True)
@@ -94,20 +97,28 @@ def narrow(
 
 
 def _fitting(e: Expr, d: Dim, zero: bool, r: DimRange) -> DimRange | None:
-    """The range without sizes at its ends that do not hold. Of a long range the start is scanned and the end is tried."""
-    first = -(-r.lo // r.multiple) * r.multiple
-    last = r.hi // r.multiple * r.multiple
-    sizes = range(first, min(last, first + (SCAN_LIMIT - 1) * r.multiple) + 1, r.multiple)
+    """The range without the sizes at its ends where e is not 0 (or, without `zero`, is below 1); None when none is left.
 
-    def holds(n: int) -> bool:
-        x = affine.evaluate(e, {d.name: n})
-        return x == 0 if zero else x >= 1
+    Extents grow with sizes, so bisection finds the ends. Where e does not, a short range is tried size by size and a
+    long one is left as it is.
+    """
 
-    good = [n for n in sizes if holds(n)]
-    if not good:
-        return None
-    whole = sizes[-1] == last or not holds(last)
-    return DimRange(good[0], good[-1] if whole else r.hi, r.multiple)
+    def value(n: int) -> int:
+        return affine.evaluate(e, {d.name: n})
+
+    sizes = range(-(-r.lo // r.multiple) * r.multiple, r.hi + 1, r.multiple)
+    probes = [value(n) for n in sizes[:: max(1, len(sizes) // PROBES)]]
+    if probes in (sorted(probes), sorted(probes, reverse=True)):
+        sign = 1 if probes[0] <= probes[-1] else -1
+        low, high = (0.0, 0.0) if zero else (1.0, inf) if sign > 0 else (-inf, -1.0)
+        first = bisect_left(sizes, low, key=lambda n: sign * value(n))
+        good = sizes[first : bisect_right(sizes, high, key=lambda n: sign * value(n))]
+    elif len(sizes) <= SCAN_LIMIT:
+        fits = [n for n in sizes if (value(n) == 0 if zero else value(n) >= 1)]
+        good = range(fits[0], fits[-1] + 1, r.multiple) if fits else range(0)
+    else:
+        return r
+    return DimRange(good[0], good[-1], r.multiple) if good else None
 
 
 def facts_of(constraints: Sequence[Constraint]) -> dict[Expr, Expr]:

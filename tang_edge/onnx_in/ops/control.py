@@ -24,7 +24,7 @@ def _if(n: Node) -> None:
         for k, v in enumerate(_inline(n, branches[0 if cond.data.ravel()[0] else 1])):
             n.alias(v, k)
         return
-    name = n.importer.tensor(_one_element(n, cond))
+    name = n.importer.tensor(one_element(n, cond))
     results = [n.scope.ir_name(o) for o in n.proto.output if o]
     n.importer.results.update(results)
     (then, a), (orelse, b) = (_branch(n, g, results) for g in branches)
@@ -38,14 +38,16 @@ def _if(n: Node) -> None:
     n.importer.builder.items.append(tensor.If(name, then, orelse, tuple(results), origin))
 
 
-def _one_element(n: Node, cond: Value) -> Value:
+def one_element(n: Node, cond: Value) -> Value:
+    """The value, which must have one element."""
     for e in cond.shape:
         if e.constant != 1:
-            n.fail(f"its condition is {cond}, not one element")
+            n.fail(f"{cond} is not one element")
     return cond
 
 
-def _scope(n: Node, graph: GraphProto) -> Scope:
+def scope_of(n: Node, graph: GraphProto) -> Scope:
+    """The scope of a graph inside the node, its initialisers read."""
     from tang_edge.onnx_in.importer import Scope
 
     scope = Scope(n.importer, n.scope)
@@ -54,12 +56,13 @@ def _scope(n: Node, graph: GraphProto) -> Scope:
 
 
 def _inline(n: Node, graph: GraphProto) -> list[Value]:
-    scope = _scope(n, graph)
+    scope = scope_of(n, graph)
     n.importer.run(graph, scope)
-    return [_result(n, scope, o.name) for o in graph.output]
+    return [result_of(n, scope, o.name) for o in graph.output]
 
 
-def _result(n: Node, scope: Scope, name: str) -> Value:
+def result_of(n: Node, scope: Scope, name: str) -> Value:
+    """The value of an output of a graph inside the node."""
     v = scope.find(name)
     if v is None:
         n.fail(f"nothing in its branch produces '{name}'")
@@ -71,11 +74,11 @@ def _branch(n: Node, graph: GraphProto, results: list[str]) -> tuple[tuple[Item,
     builder = n.importer.builder
     outside, builder.items = builder.items, []
     try:
-        scope = _scope(n, graph)
+        scope = scope_of(n, graph)
         for o, name in zip(graph.output, results, strict=True):
             scope.renamed.setdefault(o.name, name)
         n.importer.run(graph, scope)
-        values = [_result(n, scope, o.name) for o in graph.output]
+        values = [result_of(n, scope, o.name) for o in graph.output]
         bound = {i.name for i in builder.items if not isinstance(i, (tensor.If, tensor.Loop))}
         for v, name in zip(values, results, strict=True):
             if v.tensor != name or name not in bound:

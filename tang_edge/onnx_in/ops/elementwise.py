@@ -161,8 +161,11 @@ def _cast_like(n: Node) -> None:
 
 def convert(n: Node, to: DType) -> None:
     """Bind output 0 to input 0 in another dtype (the same value when it has it)."""
-    if n.x().dtype is to:
-        n.alias(n.x())
+    x = n.x()
+    if x.dtype is to:
+        n.alias(x)
+    elif x.data is not None and x.data.size == 1 and to.is_float:
+        n.give(x.data.astype(to.numpy), to)
     else:
         n.map(n.x(), lambda x: cast(x, to))
 
@@ -180,7 +183,7 @@ def _clip(n: Node) -> None:
             value = limit.data.ravel()[0].item()
         if value is not None and x.dtype.is_float and value == sign * math.inf:
             return x  # no bound at all
-        y = const(value, x.dtype) if value is not None else n.pick(limit, [])
+        y = const(value, x.dtype) if value is not None else n.single(limit)
         return op(name, x, y)
 
     n.map(n.x(), lambda x: bound(high, bound(low, x, "max", -1), "min", 1))

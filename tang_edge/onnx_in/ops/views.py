@@ -191,7 +191,7 @@ def _padded(n: Node, x: Value, at: list[Expr]) -> Scalar:
         for g in guard:
             if not affine.nonneg(g):
                 shown = op("and", shown, op("le", const(0, dtype.i32), number(g, dtype.i32)))
-        return select(shown, inside, n.pick(value, []))
+        return select(shown, inside, n.single(value))
     return n.at(x, at, guard, fill)
 
 
