@@ -149,9 +149,11 @@ def infer_dims(program: Program, inputs: Mapping[str, Array]) -> dict[str, int]:
         for _name, e, n in waiting:
             unknown = [d for d in affine.dims(e) if d.name not in sizes]
             if len(unknown) == 1:
-                found = [k for k in _legal(unknown[0]) if affine.evaluate(e, sizes | {unknown[0].name: k}) == n]
+                d = unknown[0]
+                whole = e is affine.as_expr(d) * d.multiple
+                found = [n] if whole else [k for k in _legal(d) if affine.evaluate(e, sizes | {d.name: k}) == n]
                 if len(found) == 1:
-                    sizes[unknown[0].name] = found[0]
+                    sizes[d.name] = found[0]
     _check_sizes(program, waiting, sizes)
     return sizes
 

@@ -33,11 +33,14 @@ PARALLEL = 16  # iterations that the outer loops should offer to threads
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A bind ready to be lowered: prologue binds it needs, and its nests (see `lower.lower`)."""
+    """A bind ready to be lowered: prologue binds it needs, its nests (see `lower.lower`), and binds scheduled before it whose
+    tensors are its scratch.
+    """
 
     bind: Bind
     prologue: tuple[Bind, ...]
     nests: tuple[Nest, ...]
+    before: tuple[Scheduled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

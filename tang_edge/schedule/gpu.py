@@ -1,5 +1,6 @@
 """Default schedules for WebGPU-like devices.
 
+split       a long reduction to few outputs in two passes (`split.py`), each like `vectors` or `points`
 points      one invocation an output element, lanes along the store's innermost axes
 registers   a tile of TM x TN outputs an invocation, in named registers, operands straight from memory
 workgroup   the same, operands staged in workgroup memory BK reduced elements at a time (GPUs; CPU drivers pay for barriers)
@@ -30,6 +31,7 @@ from tang_edge.schedule.layout import best_axis
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import Kind, Nest, Tail, mark, nest, reorder, split, stage
+from tang_edge.schedule.split import split_reduction, worth
 
 LANES = 64  # invocations of a workgroup without workgroup memory
 BUSY = 256  # workgroups that keep a large GPU busy
@@ -39,19 +41,38 @@ def options(
     bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
 ) -> Sequence[tuple[str, Scheduled]]:
     """The tagged default schedules of a bind, the best for a GPU first, the safest last."""
-    found: list[tuple[str, Scheduled]] = []
     fold = main_fold(bind)
-    if fold is not None:
-        found += _tiled(bind, fold, placed, constants, limits)
+    found = _tiled(bind, fold, placed, constants, limits) if fold is not None else []
     lanes = limits.lanes(4)
     if lanes > 1:
-        found += _vector_points(bind, fold, placed, constants, lanes)
+        tag = "vectors" if found else "registers"
+        found += [(tag, s) for s in _vector_points(bind, fold, placed, constants, lanes)]
+    axis = worth(bind, fold) if fold is not None else None
+    if fold is not None and axis is not None:
+        found.insert(0, ("split", _split(bind, fold, axis, placed, constants, limits)))
     return [*found, ("points", Scheduled(bind, (), (plain(bind, placed),)))]
+
+
+def _split(
+    bind: Bind, fold: Comprehension, axis: Var, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
+) -> Scheduled:
+    """The schedule `split`: partial states, then their combination; each pass takes the best single-pass schedule."""
+    part, whole = split_reduction(bind, fold, axis)
+    places = placed_with(placed, [part])
+    first = _one_pass(part, places, constants, limits)
+    last = _one_pass(whole, places, constants, limits)
+    return replace(last, before=(first,))
+
+
+def _one_pass(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Scheduled:
+    lanes = limits.lanes(4)
+    vectors = _vector_points(bind, main_fold(bind), placed, constants, lanes) if lanes > 1 else []
+    return vectors[0] if vectors else Scheduled(bind, (), (plain(bind, placed),))
 
 
 def _vector_points(
     bind: Bind, fold: Comprehension | None, placed: Mapping[str, Placed], constants: Collection[str], lanes: int
-) -> list[tuple[str, Scheduled]]:
+) -> list[Scheduled]:
     """The schedule `vectors`: a vector an invocation; constants that are strided along it are laid out anew."""
     out = target_of(nest(bind, None))
     store = placed[out.tensor].address(out.coords)
@@ -64,7 +85,7 @@ def _vector_points(
     order = reduced_order(fold, reads) if fold is not None else []
     new, prologue, _ = pack_constants(bind, strided, axis, order, axis.extent.constant or 1, placed)
     n = plain(new, placed_with(placed, prologue), constants, lanes)
-    return [("vectors", Scheduled(new, prologue, (n,)))] if any(x.kind is Kind.VECTOR for x in n.loops) else []
+    return [Scheduled(new, prologue, (n,))] if any(x.kind is Kind.VECTOR for x in n.loops) else []
 
 
 def plain(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str] = (), lanes: int = 1) -> Nest:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tang_edge.ir import dtype, scalar
-from tang_edge.ir.affine import Expr
+from tang_edge.ir.affine import Dim, Expr
 from tang_edge.ir.kernel import Kernel
 from tang_edge.ir.tensor import Alloc, Bind, If, Item, Loop, Program
 from tang_edge.ir.tensor import bind as make_bind
 from tang_edge.schedule import choose
 from tang_edge.schedule.addresses import Placed, place
+from tang_edge.schedule.cpu import Scheduled
 from tang_edge.schedule.layout import assign, constant_binds, stored
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import lower, target_of
@@ -54,7 +55,15 @@ class Repeat:
     body: tuple[AnyStep, ...]
 
 
-AnyStep = Step | Branch | Repeat
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """From here on a dimension has the value of the one integer in `tensor`. Only among the steps at the top."""
+
+    dim: Dim
+    tensor: str
+
+
+AnyStep = Step | Branch | Repeat | Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,8 @@ def flat(steps: Sequence[AnyStep]) -> list[Step]:
     """Steps in order, those of branches and loops included."""
     out: list[Step] = []
     for s in steps:
+        if isinstance(s, Measure):
+            continue
         out.extend([s] if isinstance(s, Step) else flat(inside(s)))
     return out
 
@@ -118,6 +129,9 @@ def controls(steps: Sequence[AnyStep]) -> dict[str, None]:
     out: dict[str, None] = {}
     for s in steps:
         if isinstance(s, Step):
+            continue
+        if isinstance(s, Measure):
+            out[s.tensor] = None
             continue
         names = (s.cond,) if isinstance(s, Branch) else (s.cond, s.trip if isinstance(s.trip, str) else None)
         out |= {n: None for n in names if n is not None} | controls(inside(s))
@@ -166,15 +180,21 @@ class _Work:
         options = self.scheduler(item, self.placed, self.constants | self.early_names, self.limits)
         alternates: list[Alternate] = []
         for tag, s in options:
-            self._adopt(s.prologue)
-            bind = s.bind
-            nests = s.nests
-            if self.limits.copy_constants:
-                names = self._copies(bind)
-                bind = rename_constants(bind, names) if names else bind
-                nests = tuple(replace(n, bind=bind, fold=choose.same_fold(n, bind)) for n in nests)
-            alternates.append(Alternate(tag, (lower(nests, self.placed, ""),)))
+            for x in s.before:
+                self.placed.setdefault(x.bind.name, place(x.bind.type, None, stored(x.bind.type, self.limits)))
+            kernels = tuple(self._kernel(x) for x in (*s.before, s))
+            alternates.append(Alternate(tag, kernels))
         return Step(item, tuple(alternates))
+
+    def _kernel(self, s: Scheduled) -> Kernel:
+        """One scheduled bind, its prologue binds noted."""
+        self._adopt(s.prologue)
+        bind, nests = s.bind, s.nests
+        names = self._copies(bind) if self.limits.copy_constants else {}
+        if names:
+            bind = rename_constants(bind, names)
+            nests = tuple(replace(n, bind=bind, fold=choose.same_fold(n, bind)) for n in nests)
+        return lower(nests, self.placed, "")
 
     def _adopt(self, binds: Sequence[Bind]) -> None:
         for b in binds:
@@ -238,7 +258,7 @@ def _spans(steps: Sequence[AnyStep], at: int = 0) -> list[tuple[int, int, bool]]
     for s in steps:
         if isinstance(s, Step):
             at += 1
-        else:
+        elif not isinstance(s, Measure):
             n = len(flat((s,)))
             out.append((at, at + n, isinstance(s, Repeat)))
             out += _spans(inside(s), at)
