@@ -151,7 +151,8 @@ def infer_dims(program: Program, inputs: Mapping[str, Array]) -> dict[str, int]:
             if len(unknown) == 1:
                 d = unknown[0]
                 whole = e is affine.as_expr(d) * d.multiple
-                found = [n] if whole else [k for k in _legal(d) if affine.evaluate(e, sizes | {d.name: k}) == n]
+                sizes_of = [n] if whole and n in _legal(d) else [] if whole else _legal(d)
+                found = [k for k in sizes_of if affine.evaluate(e, sizes | {d.name: k}) == n]
                 if len(found) == 1:
                     sizes[d.name] = found[0]
     _check_sizes(program, waiting, sizes)
