@@ -9,26 +9,28 @@ from tang_edge.ir import dtype
 
 _LIBM = ["exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"]
 _INTS = [d for d in dtype.ALL if d.is_int]
+_NARROW = [d for d in _INTS if d.bits < 32]  # vectors of these are loaded, compared, converted and stored
 
 
 def _ops() -> dict[tuple[str, str], str]:
+    # integers wrap around: signed ones are computed as unsigned, since C leaves their overflow open
     t: dict[tuple[str, str], str] = {
-        ("add", "*"): "({0} + {1})",
-        ("sub", "*"): "({0} - {1})",
-        ("mul", "*"): "({0} * {1})",
+        ("add", "f"): "({0} + {1})",
+        ("sub", "f"): "({0} - {1})",
+        ("mul", "f"): "({0} * {1})",
+        ("add", "i"): "(({s})(({u}){0} + ({u}){1}))",
+        ("sub", "i"): "(({s})(({u}){0} - ({u}){1}))",
+        ("mul", "i"): "(({s})(1u * ({u}){0} * ({u}){1}))",
         ("div", "f"): "({0} / {1})",
-        ("div", "i"): "(({1}) == 0 ? 0 : {0} / {1})",
         ("mod", "f"): "tang_mod_{dtype}({0}, {1})",
-        ("mod", "i"): "tang_mod_i64({0}, {1})",
         ("fmod", "f"): "(({s})fmod({0}, {1}))",
-        ("fmod", "i"): "(({1}) == 0 ? 0 : {0} % {1})",
-        ("pow", "*"): "(({s})pow((double){0}, (double){1}))",
+        ("pow", "f"): "(({s})pow((double){0}, (double){1}))",
         ("min", "*"): "TANG_MIN({0}, {1})",
         ("max", "*"): "TANG_MAX({0}, {1})",
-        ("neg", "*"): "(-{0})",
+        ("neg", "f"): "(-{0})",
+        ("neg", "i"): "(({s})(0u - ({u}){0}))",
         ("abs", "f"): "(({s})fabs({0}))",
-        ("abs", "i"): "(({0}) < 0 ? -({0}) : ({0}))",
-        ("sign", "*"): "(({s})((({0}) > 0) - (({0}) < 0)))",
+        ("sign", "f"): "({0} != {0} ? {0} : ({s})(({0} > 0) - ({0} < 0)))",
         ("lt", "*"): "({0} < {1})",
         ("le", "*"): "({0} <= {1})",
         ("eq", "*"): "({0} == {1})",
@@ -37,9 +39,7 @@ def _ops() -> dict[tuple[str, str], str]:
         ("or", "*"): "({0} | {1})",
         ("xor", "*"): "({0} ^ {1})",
         ("not", "b"): "(!{0})",
-        ("not", "i"): "(~{0})",
-        ("shl", "*"): "({0} << {1})",
-        ("shr", "*"): "({0} >> {1})",
+        ("not", "i"): "(({s})~{0})",
         ("isnan", "*"): "({0} != {0})",
         ("isinf", "*"): "(fabs((double){0}) == (double)INFINITY)",
         ("sqrt", "f"): "(({s})sqrt({0}))",
@@ -50,22 +50,29 @@ def _ops() -> dict[tuple[str, str], str]:
         ("select", "*"): "({0} ? {1} : {2})",
     }
     t |= {(name, "f"): f"tang_{name}_{{dtype}}({{0}})" for name in _LIBM}
-    return t
+    t |= {(name, "i"): f"tang_{name}_{{dtype}}({{0}}, {{1}})" for name in ("div", "mod", "fmod", "shl", "shr", "pow")}
+    return t | {(name, "i"): f"tang_{name}_{{dtype}}({{0}})" for name in ("abs", "sign")}
 
 
 def _vector_ops() -> dict[tuple[str, str], str]:
-    own = ["exp", "log", "tanh", "sqrt", "floor", "ceil", "round", "trunc", "abs"]
+    own = ["exp", "log", "tanh", "sqrt", "floor", "ceil", "round", "trunc", "abs", "sign", "isinf"]
     t = {(name, "f"): f"tang_{name}_{{s}}({{0}})" for name in (*_LIBM, *own)}
+    t |= {(name, k): f"tang_{name}_{{s}}({{0}}, {{1}})" for name in ("mod", "fmod", "pow") for k in "fi"}
+    t |= {(name, "i"): f"tang_{name}_{{s}}({{0}}, {{1}})" for name in ("div", "shl", "shr")}
+    t |= {(name, "i"): f"tang_{name}_{{s}}({{0}})" for name in ("abs", "sign")}
     t |= {
-        ("abs", "i"): "tang_abs_{s}({0})",
-        ("pow", "f"): "tang_pow_{s}({0}, {1})",
         ("min", "*"): "tang_min_{s}({0}, {1})",
         ("max", "*"): "tang_max_{s}({0}, {1})",
+        ("mul", "i"): "(({s})(({u}){0} * ({u}){1}))",
+        ("neg", "i"): "(({s})-({u}){0})",
         ("select", "*"): "tang_select_{t}({0}, {1}, {2})",
         ("not", "*"): "(~{0})",
         ("isnan", "f"): "({0} != {0})",
-        ("sign", "f"): "tang_sign_{s}({0})",
+        ("lt", "b"): "(~{0} & {1})",
+        ("le", "b"): "(~{0} | {1})",
     }
+    for name, sign in (("lt", "<"), ("le", "<="), ("eq", "=="), ("ne", "!=")):
+        t |= {(name, d.name): f"__builtin_convertvector({{0}} {sign} {{1}}, {{t}})" for d in _NARROW}
     return t
 
 
@@ -78,18 +85,22 @@ def _casts() -> dict[tuple[str, str], str]:
         ("vi", "f"): "__builtin_convertvector({0}, {t})",
         ("vi", "i"): "__builtin_convertvector({0}, {t})",
         ("vb", "f"): "__builtin_convertvector(-({0}), {t})",
-        ("vb", "i"): "(-({0}))",
+        ("vb", "i"): "(({t})-({0}))",
         ("vi", "b"): "({0} != 0)",
         ("vf", "b"): "({0} != 0)",
+        ("vf32", "i32"): "tang_to_i32_{s}({0})",
+        ("vf32", "u32"): "tang_to_u32_{s}({0})",
     }
     for f in ("f16", "f32", "f64"):
         for d in _INTS:
             lo, hi = d.limits()
             low = f"({lo + 1}LL - 1)" if lo == -(1 << 63) else f"{lo}LL"
             t[(f, d.name)] = f"TANG_SATURATE({d_type(d.name)}, {{0}}, {low}, {hi}{'ULL' if hi >= 1 << 63 else 'LL'})"
-    for d in (dtype.i8, dtype.u8, dtype.i16, dtype.u16, dtype.i32):
+    for d in _NARROW:
         lo, hi = d.limits()
         t[("vf32", d.name)] = f"__builtin_convertvector(tang_saturate_{{s}}({{0}}, {lo}.0f, {hi}.0f), {{t}})"
+        t[("v" + d.name, "bool")] = "__builtin_convertvector({0} != 0, {t})"
+        t[("vbool", d.name)] = "__builtin_convertvector(-({0}), {t})"
     return t
 
 

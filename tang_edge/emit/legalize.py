@@ -130,7 +130,13 @@ class _Legalizer:
             self._fits(v)
         if v.op == "cast" and v.dtype.is_int and v.dtype.bits < 32:
             return self._narrow(v, args[0], d)
-        return replace(v, args=args, dtype=d)
+        made = replace(v, args=args, dtype=d)
+        if not v.dtype.is_int or v.dtype.bits >= 32:
+            return made
+        lo, hi = self.ranges.unwrapped(v)
+        if v.dtype.limits()[0] <= lo and hi <= v.dtype.limits()[1]:
+            return made
+        return _clamped(made, v.dtype) if v.op == "pow" else _wrapped(made, v.dtype)
 
     def _untaken(self, args: Sequence[Value]) -> tuple[Value, ...]:
         """Operands of select(x < 0, x + n, x): the sum may wrap where it is not taken."""
@@ -140,20 +146,11 @@ class _Legalizer:
 
     def _narrow(self, v: Calc, x: Value, d: DType) -> Value:
         """A cast to fewer bits: from float it saturates, from integers it wraps."""
-        lo, hi = v.dtype.limits()
         if x.dtype.is_float:
-            whole = Calc("cast", (x,), d, x.lanes)  # saturates to d first: NaN is 0 then
-            low, high = Lit(lo, d, x.lanes), Lit(hi, d, x.lanes)
-            return Calc("min", (Calc("max", (whole, low), d, x.lanes), high), d, x.lanes)
+            return _clamped(Calc("cast", (x,), d, x.lanes), v.dtype)  # saturates to d first: NaN is 0 then
         if x.dtype.kind is Kind.BOOL:
             return Calc("cast", (x,), d, x.lanes)
-        word = x if x.dtype is d else Calc("cast", (x,), d, x.lanes)
-        bits = Lit((1 << v.dtype.bits) - 1, d, x.lanes)
-        masked = Calc("and", (word, bits), d, x.lanes)
-        if v.dtype.kind is Kind.UNSIGNED:
-            return masked
-        sign = Lit(1 << (v.dtype.bits - 1), d, x.lanes)
-        return Calc("sub", (Calc("xor", (masked, sign), d, x.lanes), sign), d, x.lanes)
+        return _wrapped(x if x.dtype is d else Calc("cast", (x,), d, x.lanes), v.dtype)
 
     # ------------------------------------------------------------ ranges
 
@@ -175,3 +172,18 @@ class _Legalizer:
                 where=self.where,
                 remedy="Run it on a C target, or narrow the range of the inputs' dimensions.",
             )
+
+
+def _clamped(x: Calc, to: DType) -> Value:
+    """The value of `to` nearest to x, which is wider."""
+    low, high = (Lit(n, x.dtype, x.lanes) for n in to.limits())
+    return Calc("min", (Calc("max", (x, low), x.dtype, x.lanes), high), x.dtype, x.lanes)
+
+
+def _wrapped(x: Value, to: DType) -> Value:
+    """The value of `to` with the low bits of x, which is wider."""
+    masked = Calc("and", (x, Lit((1 << to.bits) - 1, x.dtype, x.lanes)), x.dtype, x.lanes)
+    if to.kind is Kind.UNSIGNED:
+        return masked
+    sign = Lit(1 << (to.bits - 1), x.dtype, x.lanes)
+    return Calc("sub", (Calc("xor", (masked, sign), x.dtype, x.lanes), sign), x.dtype, x.lanes)

@@ -9,7 +9,7 @@ from tang_edge.emit.syntax import Dialect
 from tang_edge.errors import CompilerBug
 from tang_edge.ir import affine
 from tang_edge.ir.affine import Atom, Dim, Div, Expr, Max, Min, Mod, Opaque, Var
-from tang_edge.ir.dtype import DType, Kind
+from tang_edge.ir.dtype import BY_NAME, DType, Kind
 from tang_edge.ir.kernel import (
     Assign,
     Barrier,
@@ -33,6 +33,16 @@ from tang_edge.ir.kernel import (
     Value,
     When,
 )
+from tang_edge.ir.ops import OPS
+
+_UNSIGNED = {f"i{n}": BY_NAME[f"u{n}"] for n in (8, 16, 32, 64)}
+
+
+def _harmless(v: Value) -> bool:
+    """True for a finite literal that an integer may be divided by."""
+    if isinstance(v, Splat):
+        return _harmless(v.value)
+    return isinstance(v, Lit) and math.isfinite(v.value) and (v.dtype.is_float or v.value not in (0, -1))
 
 
 def family(d: DType) -> str:
@@ -151,14 +161,24 @@ class Printer:
         if v.op == "cast":
             form = self._cast(first, v.dtype, v.lanes)
         else:
-            kind = family(v.args[-1].dtype if v.op == "select" else first)
-            tables = (self.d.ops,) if v.lanes == 1 else (self.d.vector_ops, self.d.ops)
-            found = [table[k] for table in tables for k in ((v.op, kind), (v.op, "*")) if k in table]
-            if not found:
-                raise CompilerBug(f"{self.d.name} does not spell {v.op} of {first}")
-            form = found[0]
+            form, args = self._form(v, args)
         d = v.dtype if v.op in ("cast", "select") else first
-        return form.format(*args, t=t, dtype=d.name, lanes=v.lanes, s=self.type(first, v.lanes), bits=first.bits)
+        unsigned = self.type(_UNSIGNED.get(first.name, first), v.lanes) if "{u}" in form else ""
+        return form.format(*args, t=t, dtype=d.name, lanes=v.lanes, s=self.type(first, v.lanes), u=unsigned)
+
+    def _form(self, v: Calc, args: list[str]) -> tuple[str, list[str]]:
+        """The template of an operator, and its operands in the order of the template."""
+        d = v.args[-1].dtype if v.op == "select" else v.args[0].dtype
+        names = [v.op]
+        if _harmless(v.args[-1]) or (OPS[v.op].commutes and _harmless(v.args[0])):
+            names.insert(0, f"{v.op} literal")
+        keys = [(name, k) for name in names for k in (d.name, family(d), "*")]
+        tables = (self.d.ops,) if v.lanes == 1 else (self.d.vector_ops, self.d.ops)
+        found = next(((table[k], k) for table in tables for k in keys if k in table), None)
+        if found is None:
+            raise CompilerBug(f"{self.d.name} does not spell {v.op} of {d}")
+        form, (name, _) = found
+        return form, args[::-1] if name != v.op and not _harmless(v.args[-1]) else args
 
     def _cast(self, a: DType, b: DType, lanes: int) -> str:
         prefix = "v" if lanes > 1 else ""

@@ -10,6 +10,7 @@ and `select(x < 0, x + n, x)` adds n to negative values only, so that its middle
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tang_edge.ir import affine, dtype
@@ -40,7 +41,7 @@ class Ranges:
                 lo, hi = affine.bounds(v.e)
                 return (float(lo), float(hi))
             case Ref():
-                return self.known.get(v.name, I32)
+                return self.known.get(v.name) or _of_type(v)
             case Splat() | Extract():
                 return self.of(v.value)
             case Calc() if v.dtype.is_int:
@@ -53,6 +54,12 @@ class Ranges:
             lo, hi = self.of(v.args[0]) if not v.args[0].dtype.is_float else I32
             low, high = map(float, v.dtype.limits())
             return (lo, hi) if low <= lo and hi <= high else (low, high)
+        lo, hi = self.unwrapped(v)
+        low, high = map(float, v.dtype.limits())
+        return (lo, hi) if v.dtype.bits > 32 or (low <= lo and hi <= high) else (low, high)
+
+    def unwrapped(self, v: Calc) -> Interval:
+        """The interval of an operator's result before it wraps around to the dtype."""
         return calc_range(v.op, [self.of(a) for a in v.args])
 
     def look(self, v: Value) -> Value:
@@ -138,5 +145,7 @@ def calc_range(op: str, args: list[Interval]) -> Interval:
             return -b, -a
         case "select", [_, (a, b), (c, d)]:
             return min(a, c), max(b, d)
+        case "shl" | "pow", _:
+            return -math.inf, math.inf
         case _:
             return I32

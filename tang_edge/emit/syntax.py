@@ -15,7 +15,9 @@ class Dialect:
     types         dtype name -> scalar type
     vector        {type} {dtype} {lanes}          a vector type
     integer       the type of loop variables and indices
-    ops           (operator, "f" | "i" | "b" | "*") -> {0} {1} {2} {t} {dtype} {lanes}; "*" for any family
+    ops           (operator, dtype name | "f" | "i" | "b" | "*") -> {0} {1} {2} {t} {dtype} {lanes}, {s} the type of the
+                  operands, {u} that as an unsigned one; "*" for any family. "max literal": where the last operand is a
+                  finite literal (or the first one of a commutative operator), and for integers neither 0 nor -1
     vector_ops    the same for more than one lane (falls back to `ops`)
     casts         (from, to) dtype names or families -> {0} {t} {dtype} {lanes}; ("*", "*") for the rest
     literals      "f" "i" "b" -> {value} {t}; "inf" "-inf" "nan" name the specials

@@ -1,9 +1,10 @@
 """The scalar operators: one table. Names, arity, result type and the NumPy function that defines the meaning.
 
-Integer overflow wraps (two's complement), integer division truncates toward zero, `mod` has the divisor's sign for
-integers (floor) and `fmod` the dividend's. `round` is half to even. Comparisons with NaN are false except `ne`.
-min and max return one of the operands or NaN when either is NaN. A cast from float to integer saturates and maps NaN to 0;
-between integers it wraps; to bool it tests for non-zero.
+Integer overflow wraps (two's complement); `pow` of integers is that of float64, cast. Integer division truncates toward zero,
+x / 0 is 0; `mod` has the divisor's sign and `fmod` the dividend's; shifts by the width or more (or a negative count) leave 0 or
+the sign. `round` is half to even. Comparisons with NaN are false except `ne`. min and max return one of the operands, or NaN
+when either is NaN; `sign` of NaN is NaN. A cast from float to integer saturates and maps NaN to 0; between integers it wraps;
+to bool it tests for non-zero.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def _np_mod(a: Array, b: Array) -> Array:
 def _np_pow(a: Array, b: Array) -> Array:
     if np.issubdtype(np.asarray(a).dtype, np.floating):
         return np.power(a, b)
-    return np.power(a.astype(np.float64), b.astype(np.float64)).astype(np.asarray(a).dtype)
+    target = np.asarray(a).dtype
+    limits, wide = np.iinfo(target), np.power(a.astype(np.float64), b.astype(np.float64))
+    inside = (wide >= float(limits.min)) & (wide < float(limits.max) + 1)  # the ends are exact in float64, or round to it
+    return np.where(inside, np.where(inside, wide, 0).astype(target), np.where(wide < 0, limits.min, limits.max).astype(target))
 
 
 _erf_vectorised = np.vectorize(_erf, otypes=[np.float64])

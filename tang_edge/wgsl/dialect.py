@@ -1,7 +1,7 @@
 """WGSL (W3C, WebGPU Shading Language) as a dialect table.
 
-WGSL promises nothing about NaN and infinity (section "Floating Point Evaluation"), so infinities are spelled as the greatest
-finite values and tests work on bits. There are no 8-, 16- and 64-bit integers: `legalize` has replaced them by i32.
+Whatever may meet NaN, infinity or the ends of an integer type is a function of `functions`; NaN and infinities are locals that
+`functions.needed` makes from bits. There are no 8-, 16- and 64-bit integers: `legalize` has replaced them by i32.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from tang_edge.emit.syntax import Dialect
 
-_FUNCTIONS = [
+_BUILTIN = [
     "exp",
     "log",
     "sin",
@@ -18,7 +18,6 @@ _FUNCTIONS = [
     "tan",
     "asin",
     "acos",
-    "atan",
     "sinh",
     "cosh",
     "asinh",
@@ -30,8 +29,10 @@ _FUNCTIONS = [
     "round",
     "trunc",
     "abs",
-    "sign",
 ]
+_OWN = ["isnan", "isinf", "sign", "atan", "tanh", "erf"]  # of `functions`
+_OWN_BINARY = ["min", "max", "mod", "fmod", "pow"]
+_OWN_INTEGER = ["div", "mod", "fmod", "shl", "shr", "pow"]
 
 
 def _ops() -> dict[tuple[str, str], str]:
@@ -39,17 +40,21 @@ def _ops() -> dict[tuple[str, str], str]:
         ("add", "*"): "({0} + {1})",
         ("sub", "*"): "({0} - {1})",
         ("mul", "*"): "({0} * {1})",
-        ("div", "*"): "({0} / {1})",
-        ("mod", "f"): "({0} - {1} * floor({0} / {1}))",
-        ("mod", "i"): "((({0} % {1}) + {1}) % {1})",
-        ("fmod", "*"): "({0} % {1})",
-        ("pow", "f"): "tang_pow({0}, {1})",
-        ("min", "*"): "min({0}, {1})",
-        ("max", "*"): "max({0}, {1})",
-        ("neg", "*"): "(-{0})",
+        ("div", "f"): "({0} / {1})",
+        ("div literal", "i"): "({0} / {1})",
+        ("fmod literal", "i"): "({0} % {1})",
+        ("min literal", "f"): "tang_at_most({0}, {1})",
+        ("max literal", "f"): "tang_at_least({0}, {1})",
+        ("min", "i"): "min({0}, {1})",
+        ("max", "i"): "max({0}, {1})",
+        ("neg", "f"): "(-{0})",
+        ("neg", "i"): "({s}(0) - {0})",
         ("lt", "*"): "({0} < {1})",
         ("le", "*"): "({0} <= {1})",
         ("eq", "*"): "({0} == {1})",
+        ("lt", "b"): "(!{0} & {1})",
+        ("le", "b"): "(!{0} | {1})",
+        ("ne", "f"): "(!({0} == {1}))",  # true with NaN: compilers make of != an ordered comparison
         ("ne", "*"): "({0} != {1})",
         ("and", "*"): "({0} & {1})",
         ("or", "*"): "({0} | {1})",
@@ -57,47 +62,27 @@ def _ops() -> dict[tuple[str, str], str]:
         ("xor", "i"): "({0} ^ {1})",
         ("not", "b"): "(!{0})",
         ("not", "i"): "(~{0})",
-        ("shl", "*"): "({0} << u32({1}))",
-        ("shr", "*"): "({0} >> u32({1}))",
-        ("isnan", "f"): "((bitcast<u32>({0}) & 0x7fffffffu) > 0x7f800000u)",
-        ("isinf", "f"): "((bitcast<u32>({0}) & 0x7fffffffu) == 0x7f800000u)",
-        ("tanh", "f"): "tanh(clamp({0}, {s}(-16.0), {s}(16.0)))",
-        ("erf", "f"): "tang_erf({0})",
+        ("abs", "i"): "abs({0})",
+        ("sign", "i"): "sign({0})",
+        ("sign", "u32"): "min({0}, {s}(1))",
         ("select", "*"): "select({2}, {1}, {0})",
     }
-    t |= {(name, "f"): name + "({0})" for name in _FUNCTIONS}
-    t |= {("abs", "i"): "abs({0})", ("sign", "i"): "sign({0})"}
-    return t
+    t |= {(name, "f"): name + "({0})" for name in _BUILTIN}
+    return t | _own("")
 
 
-# Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, has 1.5e-7 absolute error: too much near 0, where the
-# series 2/sqrt(pi) (x - x^3/3 + x^5/10 - ...) takes over.
-HELPERS: Final = """\
-fn tang_erf(x: f32) -> f32 {
-  let a = abs(x);
-  let q = x * x;
-  let near = x * (1.12837917 + q * (-0.376126389 + q * (0.112837917 + q * (-0.0268661706 + q * (0.00522397762
-    + q * (-0.000854832702 + q * (0.000120552909 + q * (-0.0000149256503 + q * 0.00000164621137))))))));
-  let t = 1.0 / (1.0 + 0.3275911 * a);
-  let tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
-  let far = sign(x) * (1.0 - tail * exp(-min(q, 80.0)));
-  return select(far, near, a < 0.9);
-}
-fn tang_pow(x: f32, y: f32) -> f32 {
-  let m = pow(abs(x), y);
-  let odd = (i32(floor(abs(y))) & 1) == 1;
-  return select(m, -m, (x < 0.0) && odd);
-}
-"""
-
-_LIMITS = {"i32": ("-2147483648.0", "2147483520.0"), "u32": ("0.0", "4294967040.0")}
+def _own(s: str) -> dict[tuple[str, str], str]:
+    """Operators that are functions of our own, with the suffix of scalars or vectors."""
+    t = {(name, "f"): f"tang_{name}{s}({{0}})" for name in _OWN}
+    t |= {(name, "f"): f"tang_{name}{s}({{0}}, {{1}})" for name in _OWN_BINARY}
+    return t | {(name, "i"): f"tang_{name}_{{dtype}}{s}({{0}}, {{1}})" for name in _OWN_INTEGER}
 
 
 def _casts() -> dict[tuple[str, str], str]:
-    t = {("*", "*"): "{t}({0})", ("f", "b"): "({0} != {s}(0.0))", ("i", "b"): "({0} != {s}(0))"}
-    # saturates; NaN gives 0 (where the driver keeps NaNs: WGSL promises nothing about them)
-    form = "{{t}}(clamp(select({{s}}(0.0), {{0}}, {{0}} == {{0}}), {{s}}({lo}), {{s}}({hi})))"
-    t |= {("f32", d): form.format(lo=lo, hi=hi) for d, (lo, hi) in _LIMITS.items()}
+    t = {("*", "*"): "{t}({0})", ("i", "b"): "({0} != {s}(0))", ("vi", "b"): "({0} != {s}(0))"}
+    for prefix, s in (("", ""), ("v", "_4")):
+        t[prefix + "f", "b"] = "(!({0} == {s}(0.0)))"
+        t |= {(prefix + "f32", d): f"tang_to_{d}{s}({{0}})" for d in ("i32", "u32")}
     return t
 
 
@@ -107,25 +92,19 @@ WGSL: Final = Dialect(
     integer="i32",
     vector="vec{lanes}<{type}>",
     ops=_ops(),
-    vector_ops={
-        ("isnan", "f"): "((bitcast<vec{lanes}<u32>>({0}) & vec{lanes}<u32>(0x7fffffffu)) > vec{lanes}<u32>(0x7f800000u))",
-        ("isinf", "f"): "((bitcast<vec{lanes}<u32>>({0}) & vec{lanes}<u32>(0x7fffffffu)) == vec{lanes}<u32>(0x7f800000u))",
-        ("erf", "f"): "vec4<f32>(tang_erf({0}.x), tang_erf({0}.y), tang_erf({0}.z), tang_erf({0}.w))",
-        (
-            "pow",
-            "f",
-        ): "vec4<f32>(tang_pow({0}.x, {1}.x), tang_pow({0}.y, {1}.y), tang_pow({0}.z, {1}.z), tang_pow({0}.w, {1}.w))",
-        ("shl", "*"): "({0} << vec{lanes}<u32>({1}))",
-        ("shr", "*"): "({0} >> vec{lanes}<u32>({1}))",
+    vector_ops=_own("_4")
+    | {
+        ("min literal", "f"): "tang_at_most_4({0}, {1})",
+        ("max literal", "f"): "tang_at_least_4({0}, {1})",
     },
     casts=_casts(),
     literals={
         "f": "{t}({value})",
         "i": "{t}({value})",
         "b": "{value}",
-        "inf": "3.4028234663852886e38",
-        "-inf": "-3.4028234663852886e38",
-        "nan": "bitcast<f32>(tang_nan)",
+        "inf": "{t}(tang_inf)",
+        "-inf": "{t}(tang_minus_inf)",
+        "nan": "{t}(tang_nan)",
     },
     let="let {n}: {t} = {v};",
     let_int="let {n}: i32 = {v};",
@@ -156,8 +135,3 @@ WGSL: Final = Dialect(
     index_cast="i32({v})",
     int_value="{t}({e})",
 )
-
-INTEGERS: Final = """\
-fn tang_floor_div(a: i32, k: i32) -> i32 { return a / k - select(0, 1, a % k < 0); }
-fn tang_floor_mod(a: i32, k: i32) -> i32 { let r = a % k; return select(r, r + k, r < 0); }
-"""

@@ -11,7 +11,8 @@ from tang_edge.ir import affine
 from tang_edge.ir.affine import Expr
 from tang_edge.ir.kernel import Buffer, Kernel, Shared
 from tang_edge.schedule.limits import Limits
-from tang_edge.wgsl.dialect import HELPERS, INTEGERS, WGSL
+from tang_edge.wgsl.dialect import WGSL
+from tang_edge.wgsl.functions import needed
 
 FOLD = 32768  # workgroups in x before the grid goes on in y (the limit is 65,535)
 
@@ -40,16 +41,13 @@ def _text(u: Unit, modes: Sequence[str]) -> str:
     for s in k.shared:
         lines.append(f"var<workgroup> {s.name}: array<{_element(s)}, {s.size // s.lanes}>;")
     body = "\n".join([*_decode(u), *u.lines])
-    lines += [text for mark, text in (("tang_erf", HELPERS), ("tang_floor", INTEGERS)) if mark in body]
-    if "tang_pow" in body and "tang_erf" not in body:
-        lines.append(HELPERS)
-    if "tang_nan" in body:
-        lines.append("var<private> tang_nan: u32 = 0x7fc00000u;")
+    front, start = needed(body)
+    lines += front
     builtins = ("workgroup_id) group: vec3<u32>", "num_workgroups) groups: vec3<u32>", "local_invocation_index) lane: u32")
     head = f"fn main({', '.join('@builtin(' + b for b in builtins)}) {{"
     lines += [f"@compute @workgroup_size({max(1, k.workgroup)}, 1, 1)", head]
     lines += [f"  let d{n}: i32 = params[{n // 4}].{'xyzw'[n % 4]};" for n in range(len(u.params))]
-    return "\n".join([*lines, body, "}"]) + "\n"
+    return "\n".join([*lines, *start, body, "}"]) + "\n"
 
 
 def _element(b: Buffer | Shared) -> str:

@@ -1,7 +1,7 @@
 """Mathematics of WGSL kernels, helpers included, against float64 on whatever adapter there is.
 
 The bounds are those of the WGSL specification (section "Floating Point Accuracy") for its built-in functions, and our own for
-`tang_erf`, `tanh` and `tang_pow`. WGSL promises nothing about NaN, infinity and denormals; large arguments must still saturate.
+`tang_erf`, `tanh` and `tang_pow`. Large arguments must saturate; NaN and infinity are in tests/emit/test_ops.py.
 """
 
 from __future__ import annotations
