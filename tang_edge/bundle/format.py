@@ -254,7 +254,20 @@ class LoopStep:
     end: int
 
 
-AnyStep = Step | IfStep | LoopStep
+@dataclass(frozen=True, slots=True)
+class DimStep:
+    """From here on the dimension has the value of the one integer in the buffer, which must be legal for it.
+
+    Only among the steps at the top. Before it the dimension is at its maximum, which is what slots are sized for; no input or
+    output has it. It is read whenever a later step runs, so the buffer keeps its value to the end.
+    """
+
+    index: int
+    name: str
+    buffer: int
+
+
+AnyStep = Step | IfStep | LoopStep | DimStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,4 +347,11 @@ def control_buffers(steps: tuple[AnyStep, ...]) -> set[int]:
             found.add(step.cond)
         elif isinstance(step, LoopStep):
             found |= {b for b in (step.cond, step.trip_buffer) if b is not None}
+        elif isinstance(step, DimStep):
+            found.add(step.buffer)
     return found
+
+
+def measured_dims(variant: Variant) -> frozenset[str]:
+    """Names of the dimensions that the variant reads from buffers while it runs."""
+    return frozenset(s.name for s in variant.steps if isinstance(s, DimStep))

@@ -13,6 +13,7 @@ from typing import TypeVar
 from tang_edge.bundle import format as fmt
 from tang_edge.bundle.checked import At
 from tang_edge.bundle.expr import names_of
+from tang_edge.bundle.measured import check_measured, dim_step
 from tang_edge.errors import BundleError
 
 T = TypeVar("T")
@@ -218,9 +219,9 @@ def _variant(at: At, ports: _Ports, constants: Mapping[str, fmt.Constant]) -> fm
         scope.buffers[buffer.id] = buffer
     scope.kernels.update({k: _kernel(v, k) for k, v in entry["kernels"].items().items()})
     _check_io(entry["buffers"], scope)
-    prologue = _steps(entry["prologue"], scope, 0, 0)
+    prologue = _steps(entry["prologue"], scope, 0, 1)
     prefers = entry.get("cpu_adapter_prefers")
-    return fmt.Variant(
+    made = fmt.Variant(
         id=entry["id"].name(),
         backend=entry["backend"].one_of(("webgpu", "c")),
         device_class=entry["class"].name(),
@@ -236,6 +237,8 @@ def _variant(at: At, ports: _Ports, constants: Mapping[str, fmt.Constant]) -> fm
         prologue=prologue[0],
         steps=_steps(entry["steps"], scope, 0, 0)[0],
     )
+    check_measured(at, made, ports)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +320,7 @@ def _steps(at: At, scope: _Scope, index: int, depth: int) -> tuple[tuple[fmt.Any
     for item in at.array(lambda a: a):
         step = _step(item, scope, index, depth)
         result.append(step)
-        index = index + 1 if isinstance(step, fmt.Step) else step.end
+        index = step.end if isinstance(step, (fmt.IfStep, fmt.LoopStep)) else index + 1
     return tuple(result), index
 
 
@@ -350,6 +353,8 @@ def _step(at: At, scope: _Scope, index: int, depth: int) -> fmt.AnyStep:
         return fmt.IfStep(index, cond, then, orelse, end)
     if isinstance(at.value, dict) and "loop" in at.value:
         return _loop(at.obj("loop", "name origin")["loop"], scope, index, depth)
+    if isinstance(at.value, dict) and "dim" in at.value:
+        return dim_step(at.obj("dim", "name origin")["dim"], scope.buffers, scope.ports, index, depth)
     entry = at.obj("name origin writes alternates")
     alternates = entry["alternates"].array(lambda a: _alternate(a, scope))
     if not 1 <= len(alternates) <= 255:

@@ -147,6 +147,12 @@ class CEngine:
 
     def check(self, code: int, what: str) -> None:
         """Raise DeviceError where a call failed."""
+        if code == 2:
+            raise DeviceError(
+                "the model computed a size that is out of the range of its dimension",
+                where=self.variant.id,
+                remedy="Pack the model with another range (--dim name=lo..hi).",
+            )
         if code != 0:
             raise DeviceError(f"the compiled library failed with code {code} in {what}", where=self.variant.id)
 

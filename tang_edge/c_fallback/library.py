@@ -12,7 +12,7 @@ from tang_edge.emit.unit import Unit, grid_total, unit
 from tang_edge.ir import affine, dtype
 from tang_edge.ir.affine import Dim, Expr
 from tang_edge.ir.kernel import Kernel, statements, values_of
-from tang_edge.schedule.variant import AnyStep, Repeat, Step, Variant
+from tang_edge.schedule.variant import AnyStep, Measure, Repeat, Step, Variant
 
 
 class Library:
@@ -100,6 +100,7 @@ class Library:
             "const void *const *constants",
             "tang_pool *pool",
             "const uint8_t *choice",
+            "int64_t *own",
         )
         return "typedef struct { " + " ".join(f"{f};" for f in fields) + f" }} tang_context;\n{dims}"
 
@@ -124,6 +125,9 @@ class Library:
                     body = go(s.body, pad + "  ", whole=True)
                     lines += [pad + self._loop(n, s, whole), *body, f"{pad}}}"]
                     continue
+                if isinstance(s, Measure):
+                    lines += self._measure(n, s)
+                    continue
                 cond = f"*(const uint8_t *){self._pointer(s.cond)}"
                 then = go(s.then, pad + "  ", whole)
                 orelse = go(s.orelse, pad + "  ", whole)
@@ -131,6 +135,12 @@ class Library:
             return lines
 
         return functions, go(steps, "  ")
+
+    def _measure(self, n: int, s: Measure) -> list[str]:
+        """A dimension read from a buffer, for all later steps; a value that is not legal ends the run."""
+        k = self.v.program.dims.index(s.dim)
+        value = f"*(const int64_t *){self._pointer(s.tensor)}"
+        return [f"  if ({n} < last) {{", f"    x->own[{k}] = {value};", "    if (tang_check(x->own)) return 2;", "  }"]
 
     def _loop(self, n: int, s: Repeat, whole: bool) -> str:
         """The head of a loop: its trip count is looked at once, its condition before each turn."""
@@ -192,7 +202,7 @@ class Library:
         lines += ["  (void)dims;", *checks, "  return 0;", "}", ""]
         lines += [
             "int32_t tang_sizes(const int64_t *dims, int64_t *sizes) {",
-            "  const tang_context c = {dims, 0, 0, 0, 0}, *x = &c;",
+            "  const tang_context c = {dims, 0, 0, 0, 0, 0}, *x = &c;",
         ]
         lines += ["  (void)x;", "  if (tang_check(dims)) return 1;"]
         lines += [*self._offsets(self.v.slots, "a"), *self._offsets(self.v.packed_slots, "q")]
@@ -206,13 +216,17 @@ class Library:
 
     def _run(self, early: Sequence[str], steps: Sequence[str]) -> str:
         lines = [
-            "static void tang_phase0(const tang_context *x, int32_t first, int32_t last) {",
+            "static int32_t tang_phase0(const tang_context *x, int32_t first, int32_t last) {",
             "  (void)x, (void)first, (void)last;",
         ]
-        lines += [*early, "}", "", "static void tang_phase1(const tang_context *x, int32_t first, int32_t last) {"]
-        lines += ["  (void)x, (void)first, (void)last;", *steps, "}", "", "int32_t tang_run(const tang_call *call) {"]
+        done = ["  return 0;", "}", ""]
+        lines += [*early, *done, "static int32_t tang_phase1(const tang_context *x, int32_t first, int32_t last) {"]
+        lines += ["  (void)x, (void)first, (void)last;", *steps, *done, "int32_t tang_run(const tang_call *call) {"]
         lines += ["  if (tang_check(call->dims)) return 1;", f"  uint8_t *at[{len(self.v.buffers) + 1}];"]
-        lines += ["  const tang_context c = {call->dims, at, call->constants, (tang_pool *)call->pool, call->choice}, *x = &c;"]
+        count = len(self.v.program.dims)
+        # a copy: steps that read a dimension from a buffer change it for this run only
+        lines += [f"  int64_t own[{count + 1}];", f"  for (int k = 0; k < {count}; ++k) own[k] = call->dims[k];"]
+        lines += ["  const tang_context c = {own, at, call->constants, (tang_pool *)call->pool, call->choice, own}, *x = &c;"]
         lines += [
             *self._offsets(self.v.slots, "a"),
             *self._offsets(self.v.packed_slots, "q"),
@@ -223,8 +237,8 @@ class Library:
                 base = "call->packed + q" if b.kind == "packed" else "call->arena + a"
                 lines.append(f"  at[{b.id}] = {base}[{b.slot}];")
         lines += ["  const int32_t last = call->last < 0 ? INT32_MAX : call->last;"]
-        lines += ["  if (call->phase == 0) tang_phase0(x, call->first, last); else tang_phase1(x, call->first, last);"]
-        return "\n".join([*lines, "  return 0;", "}"])
+        lines += ["  return call->phase == 0 ? tang_phase0(x, call->first, last) : tang_phase1(x, call->first, last);"]
+        return "\n".join([*lines, "}"])
 
 
 def _range_check(d: Dim, k: int) -> str:

@@ -13,7 +13,7 @@ from tang_edge.ir.tensor import Bind
 from tang_edge.schedule.addresses import Placed
 from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import nest
-from tang_edge.schedule.variant import AnyStep, BufferPlan, Repeat, Step, Variant
+from tang_edge.schedule.variant import AnyStep, BufferPlan, Measure, Repeat, Step, Variant
 
 Emit = Callable[[Kernel, str, Sequence[str]], tuple[str, Unit]]  # kernel, where, binding modes -> (kernel id, unit)
 Grid = Callable[[Kernel], Sequence[affine.Expr]]
@@ -87,6 +87,8 @@ class PlanWriter:
             trip = {"buffer": self.ids[s.trip]} if isinstance(s.trip, str) else to_json(s.trip)
             cond = None if s.cond is None else self.ids[s.cond]
             return {"loop": {"trip": trip, "cond": cond, "body": [self.any_step(x) for x in s.body]}}
+        if isinstance(s, Measure):
+            return {"dim": {"name": s.dim.name, "from": self.ids[s.tensor]}}
         then, orelse = [self.any_step(x) for x in s.then], [self.any_step(x) for x in s.orelse]
         return {"if": {"cond": self.ids[s.cond], "then": then, "else": orelse}}
 

@@ -11,7 +11,7 @@ from tang_edge.bundle import format as fmt
 from tang_edge.bundle import trust as local_trust
 from tang_edge.bundle.read import Bundle
 from tang_edge.c_fallback import compile as cc
-from tang_edge.errors import BundleError, DeviceError, TangError
+from tang_edge.errors import BundleError, CompilerBug, DeviceError, TangError
 from tang_edge.runtime.device import Engine
 
 # the more a class presumes of a device, the earlier it is tried; others follow in the order of the plan
@@ -51,9 +51,7 @@ def judge(bundle: Bundle, trust: bool) -> Trust:
         return Trust(True, f"{unsigned}; the caller said trust=True")
     if local_trust.packed_here(bundle.manifest_sha256):
         return Trust(True, f"{unsigned}; packed on this machine")
-    return Trust(
-        False, f"{unsigned} and not packed on this machine: no compiled C, shaders with run-time checks"
-    )
+    return Trust(False, f"{unsigned} and not packed on this machine: no compiled C, shaders with run-time checks")
 
 
 def candidates(bundle: Bundle, device: str, trust: Trust, threads: int, search: Search) -> Iterator[Choice]:
@@ -67,9 +65,7 @@ def candidates(bundle: Bundle, device: str, trust: Trust, threads: int, search: 
     gpus = list(_webgpu(bundle, trust, search))
     yield from (c for c, is_cpu in gpus if not is_cpu)
     if device == "auto":
-        behind = [
-            f"webgpu: {c.adapter} computes on the CPU, where C comes first" for c, is_cpu in gpus if is_cpu
-        ]
+        behind = [f"webgpu: {c.adapter} computes on the CPU, where C comes first" for c, is_cpu in gpus if is_cpu]
         for choice in _c(bundle, trust, threads, search):
             search.passed_over += [reason for reason in behind if reason not in search.passed_over]
             yield choice
@@ -119,12 +115,8 @@ def _c(bundle: Bundle, trust: Trust, threads: int, search: Search) -> Iterator[C
     runs_here = cc.cpu_classes()
     for variant in variants:
         if variant.device_class not in runs_here:
-            search.passed_over.append(
-                f"c: variant {variant.id}: this processor is not of class {variant.device_class}"
-            )
-    usable = sorted(
-        (v for v in variants if v.device_class in runs_here), key=lambda v: runs_here.index(v.device_class)
-    )
+            search.passed_over.append(f"c: variant {variant.id}: this processor is not of class {variant.device_class}")
+    usable = sorted((v for v in variants if v.device_class in runs_here), key=lambda v: runs_here.index(v.device_class))
     triple = cc.host_triple()
     compiler = cc.find_compiler() if any(triple not in v.prebuilt for v in usable) else None
     for variant in usable:
@@ -142,9 +134,7 @@ def _c(bundle: Bundle, trust: Trust, threads: int, search: Search) -> Iterator[C
         def make(v: fmt.Variant = variant, c: cc.Compiler | None = compiler) -> Engine:
             return _make_c(bundle, v, c, threads)
 
-        yield Choice(
-            variant, _processor(), f"C for this processor (class {variant.device_class}), {how}", make
-        )
+        yield Choice(variant, _processor(), f"C for this processor (class {variant.device_class}), {how}", make)
 
 
 def _make_c(bundle: Bundle, variant: fmt.Variant, compiler: cc.Compiler | None, threads: int) -> Engine:
@@ -164,10 +154,11 @@ def _processor() -> str:
     return f"{platform.machine()} processor, {os.cpu_count() or 1} cores"
 
 
-def nowhere(
-    bundle: Bundle, device: str, trust: Trust, search: Search, errors: list[DeviceError]
-) -> TangError:
+def nowhere(bundle: Bundle, device: str, trust: Trust, search: Search, errors: list[DeviceError | CompilerBug]) -> TangError:
     """The error to raise when no candidate is left, with all the reasons and what to do."""
+    bug = next((e for e in errors if isinstance(e, CompilerBug)), None)
+    if bug is not None:
+        return bug
     if errors and len(search.passed_over) == 1:
         return errors[0]
     reasons, where = "; ".join(search.passed_over), str(bundle.path)

@@ -104,6 +104,16 @@ class Engine(Protocol):
         """Free everything. Workers must be closed before."""
 
 
+def check_measured(dim: fmt.Dim, value: int, where: str) -> None:
+    """Raise DeviceError unless a value that the model computed is legal for its dimension."""
+    if not dim.min <= value <= dim.max or value % dim.multiple:
+        raise DeviceError(
+            f"the model computed the size {value} for dimension {dim.name!r}, which must be in {dim.min}..{dim.max}",
+            where=where,
+            remedy=f"Pack the model with another range (--dim {dim.name}=lo..hi).",
+        )
+
+
 class Sizes:
     """A small cache of prepared calls, the least recently used one goes first."""
 

@@ -6,7 +6,7 @@ import os
 from typing import Literal
 
 from tang_edge.bundle.read import Bundle, open_bundle
-from tang_edge.errors import DeviceError, InputError
+from tang_edge.errors import CompilerBug, DeviceError, InputError
 from tang_edge.runtime import choose_device, selftest
 from tang_edge.runtime.device import Engine
 from tang_edge.runtime.report import Demotion, Report, SelfTest
@@ -32,6 +32,7 @@ def load(
     Raises:
         BundleError: the file is not a sound bundle, or its C is needed but not trusted.
         DeviceError: no device can run it, or the self-test fails with no alternate left.
+        CompilerBug: nothing can run it, and a C compiler refused what we generated.
         InputError: an argument is none of the values above.
     """
     if device not in choose_device.DEVICES:
@@ -56,13 +57,13 @@ def usable_cores() -> int:
 def _load(bundle: Bundle, device: str, threads: int, trust: bool, self_test: bool | Literal["full"]) -> Model:
     decision = choose_device.judge(bundle, trust)
     search = choose_device.Search()
-    errors: list[DeviceError] = []
+    errors: list[DeviceError | CompilerBug] = []
     for choice in choose_device.candidates(bundle, device, decision, threads, search):
         engine: Engine | None = None
         try:
             engine = choice.open()
             tested, demotions = _certify(bundle, engine, self_test)
-        except DeviceError as error:
+        except (DeviceError, CompilerBug) as error:
             # a failing device is no reason to give up while another can run the model; it stays in the report
             if engine is not None:
                 engine.close()
@@ -86,9 +87,7 @@ def _load(bundle: Bundle, device: str, threads: int, trust: bool, self_test: boo
     raise choose_device.nowhere(bundle, device, decision, search, errors)
 
 
-def _certify(
-    bundle: Bundle, engine: Engine, self_test: bool | Literal["full"]
-) -> tuple[SelfTest, tuple[Demotion, ...]]:
+def _certify(bundle: Bundle, engine: Engine, self_test: bool | Literal["full"]) -> tuple[SelfTest, tuple[Demotion, ...]]:
     if self_test is False:
         return SelfTest("skipped: the caller said self_test=False"), ()
     return selftest.run(bundle, engine, full=self_test == "full")

@@ -25,6 +25,8 @@ class DimSolver:
 
     def __init__(self, plan: fmt.Plan) -> None:
         self.plan = plan
+        measured = {n for v in plan.variants for n in fmt.measured_dims(v)}
+        self._start = {d.name: d.max // d.multiple * d.multiple for d in plan.dims if d.name in measured}
         self.names = tuple(d.name for d in plan.dims)
         self._by_name = {d.name: d for d in plan.dims}
         self._checks: list[tuple[str, int, Expr, Evaluator]] = [
@@ -45,7 +47,7 @@ class DimSolver:
         Raises:
             InputError: an input has the wrong rank or extent, or a value is out of its range.
         """
-        dims: dict[str, int] = {}
+        dims: dict[str, int] = dict(self._start)  # those that are read during the run begin at their maximum
         bound: dict[str, tuple[str, int]] = {}
         for port in self.plan.inputs:
             if port.name in shapes:
@@ -57,9 +59,7 @@ class DimSolver:
         self.check_constraints(dims)
         return {name: dims[name] for name in self.names}
 
-    def _bind(
-        self, port: fmt.Port, shape: Shape, dims: dict[str, int], bound: dict[str, tuple[str, int]]
-    ) -> None:
+    def _bind(self, port: fmt.Port, shape: Shape, dims: dict[str, int], bound: dict[str, tuple[str, int]]) -> None:
         if len(shape) != len(port.shape):
             raise InputError(
                 f"has {len(shape)} axes, the model takes {len(port.shape)}: {describe(port)}",

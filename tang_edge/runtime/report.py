@@ -69,9 +69,6 @@ class Report:
             *(f"not        {p}" for p in self.passed_over),
             f"trust      {self.trust}",
             f"self-test  {test.outcome} ({test.vectors} vectors, {test.runs} runs each)",
-            *(
-                f"demoted    step {d.step} {d.name}: {d.refused} -> {d.used} ({d.why})"
-                for d in self.demotions
-            ),
+            *(f"demoted    step {d.step} {d.name}: {d.refused} -> {d.used} ({d.why})" for d in self.demotions),
         ]
         return "\n".join(lines)

@@ -235,6 +235,8 @@ def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[AnyStep, ...]
     inputs = [i.name for i in p.inputs]
     lives = lifetimes(writes, reads, inputs, [t for _, t in p.outputs], [s.input for s in p.states])
     lives = [_stretch(x, spans, set(conds)) for x in lives]
+    measured = {s.tensor for s in steps if isinstance(s, Measure)}
+    lives = [replace(x, last=len(order)) if x.tensor in measured else x for x in lives]
     slot_of, sizes = assign_slots(lives, work.placed)
     packed_sizes = [work.placed[s.bind.name].bytes() for s in prologue]
     outputs = {t for _, t in p.outputs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,16 @@ class Cycle:
     body: Program
 
 
-Program = list["Launch | Branch | Cycle"]
+@dataclass(slots=True)
+class Measured:
+    """A dimension to read (where its value lies), and what makes the rest of the program once it is known."""
+
+    dim: fmt.Dim
+    place: tuple[Any, int, str]
+    rest: Callable[[int], Program]
+
+
+Program = list["Launch | Branch | Cycle | Measured"]
 
 
 @dataclass(slots=True)
@@ -75,7 +85,7 @@ def launches_of(program: Program) -> list[Launch]:
             found.append(item)
         elif isinstance(item, Cycle):
             found += launches_of(item.body)
-        else:
+        elif isinstance(item, Branch):
             found += launches_of(item.then) + launches_of(item.orelse)
     return found
 

@@ -11,12 +11,13 @@ import numpy as np
 from tang_edge.bundle import format as fmt
 from tang_edge.bundle import layout
 from tang_edge.bundle.expr import compile_expr
-from tang_edge.errors import BundleError, DeviceError
+from tang_edge.errors import DeviceError
 from tang_edge.runtime import host_arrays
-from tang_edge.runtime.device import DeviceLost, KernelRefused, Ready, Sizes, ports, state_buffers
+from tang_edge.runtime.device import DeviceLost, KernelRefused, Ready, Sizes, check_measured, ports, state_buffers
 from tang_edge.runtime.host_arrays import Array
 from tang_edge.wgsl import gpu
-from tang_edge.wgsl.record import Branch, Cycle, Launch, Prepared, Program, Recorder, Transfers, launches_of
+from tang_edge.wgsl.numbers import grid, int32, span, within
+from tang_edge.wgsl.record import Branch, Cycle, Launch, Measured, Prepared, Program, Recorder, Transfers, launches_of
 
 if TYPE_CHECKING:
     from tang_edge.wgsl.host import WebGpuEngine
@@ -107,7 +108,7 @@ class WebGpuWorker:
         held.staging = host_arrays.allocate(at, self._engine.variant.id)
         for source_buffer, target, extent in state_buffers(plan, self._engine.variant, dims):
             (a, i), (b, k) = self.locate(source_buffer), self.locate(target)
-            held.states.append((a, i, b, k, fmt.align_up(_span(extent), 4)))
+            held.states.append((a, i, b, k, fmt.align_up(span(extent), 4)))
         return starts
 
     def locate(self, buffer: fmt.Buffer) -> tuple[Any, int]:
@@ -126,7 +127,7 @@ class WebGpuWorker:
         pending: list[tuple[Launch, fmt.Dispatch]] = []
         program = self._walk(steps, dims, prologue, pending)
         params = {
-            i: [_int32(compile_expr(p)(dims), launch) for p in dispatch.params]
+            i: [int32(compile_expr(p)(dims), launch) for p in dispatch.params]
             for i, (launch, dispatch) in enumerate(pending)
             if dispatch.params
         }
@@ -151,7 +152,10 @@ class WebGpuWorker:
         pending: list[tuple[Launch, fmt.Dispatch]],
     ) -> Program:
         program: Program = []
-        for step in steps:
+        for at, step in enumerate(steps):
+            if isinstance(step, fmt.DimStep):
+                program.append(self._measured(step, steps[at + 1 :], dims))
+                break  # the rest is made when its sizes are known
             if isinstance(step, fmt.IfStep):
                 buffer = self._engine.variant.buffers[step.cond]
                 source, offset = self.locate(buffer)
@@ -167,11 +171,26 @@ class WebGpuWorker:
             for dispatch in self._engine.alternate(step, prologue).dispatches:
                 index = -1 - step.index if prologue else step.index
                 pipeline, _ = self._engine.pipeline(dispatch.kernel, index)
-                launch = Launch(dispatch.kernel, step, pipeline, _grid(dispatch, dims, step))
+                launch = Launch(dispatch.kernel, step, pipeline, grid(dispatch, dims, step))
                 if 0 not in launch.grid:
                     program.append(launch)
                     pending.append((launch, dispatch))
         return program
+
+    def _measured(self, step: fmt.DimStep, rest: Steps, dims: Mapping[str, int]) -> Measured:
+        """The reading of a dimension; programs for the latest value stay prepared."""
+        held: dict[int, tuple[Program, Any]] = {}
+
+        def make(value: int) -> Program:
+            if value not in held:
+                for _, uniform in held.values():
+                    uniform.destroy()
+                held.clear()
+                held[value] = self._program(rest, {**dims, step.name: value}, prologue=False)
+            return held[value][0]
+
+        dim = next(d for d in self._engine.plan.dims if d.name == step.name)
+        return Measured(dim, self._element(step.buffer), make)
 
     def _element(self, buffer: int) -> tuple[Any, int, str]:
         """Where the one element of a buffer lies, and its dtype."""
@@ -236,6 +255,10 @@ class WebGpuWorker:
                     if item.cond is not None and not self._peek(recorder, *item.cond):
                         break
                     self._record(recorder, item.body)
+            elif isinstance(item, Measured):
+                value = self._peek(recorder, *item.place)
+                check_measured(item.dim, value, self._engine.variant.id)
+                self._record(recorder, item.rest(value))
             else:
                 taken = self._peek(recorder, item.source, item.offset, item.dtype)
                 self._record(recorder, item.then if taken else item.orelse)
@@ -313,7 +336,7 @@ class WebGpuWorker:
         """Run the steps with indices in [first, last); an 'if' around them reads its condition again."""
         variant = self._engine.variant
         dims = dict(zip((d.name for d in self._engine.plan.dims), ready.dims, strict=True))
-        self.run_steps(_within(variant.steps, first, last if last >= 0 else 2**31), dims)
+        self.run_steps(within(variant.steps, first, last if last >= 0 else 2**31), dims)
 
     def run_steps(self, steps: Steps, dims: Mapping[str, int], *, prologue: bool = False) -> None:
         """Run a list of steps once, without inputs or outputs."""
@@ -360,39 +383,3 @@ class WebGpuWorker:
             if self._read is not None:
                 self._read.destroy()
                 self._read = None
-
-
-def _span(size: layout.Extent) -> int:
-    """Bytes from the first to the last element."""
-    last = sum((n - 1) * s for n, s in zip(size.shape, size.strides, strict=True))
-    return 0 if 0 in size.shape else fmt.storage_bytes(size.dtype, last + 1)
-
-
-def _grid(dispatch: fmt.Dispatch, dims: Mapping[str, int], step: fmt.Step) -> tuple[int, int, int]:
-    x, y, z = (layout.evaluate_size(e, dims, f"step {step.name}: grid") for e in dispatch.grid)
-    if max(x, y, z) > gpu.MAX_GRID:
-        raise BundleError(
-            f"a grid of {x} x {y} x {z} workgroups exceeds {gpu.MAX_GRID}",
-            where=f"step {step.name}, kernel {dispatch.kernel}",
-            remedy="Pack the model again.",
-        )
-    return x, y, z
-
-
-def _int32(value: int, launch: Launch) -> int:
-    if not -(2**31) <= value < 2**31:
-        raise BundleError(f"a parameter is {value}, beyond 32 bits", where=f"kernel {launch.kernel}")
-    return value
-
-
-def _within(steps: Steps, first: int, last: int) -> list[fmt.AnyStep]:
-    """The steps in the range; an 'if' stays if a child does, with the children in the range; a loop is one step."""
-    kept: list[fmt.AnyStep] = []
-    for step in steps:
-        if isinstance(step, fmt.IfStep):
-            then, orelse = _within(step.then, first, last), _within(step.orelse, first, last)
-            if then or orelse:
-                kept.append(fmt.IfStep(step.index, step.cond, tuple(then), tuple(orelse), step.end))
-        elif first <= step.index < last:
-            kept.append(step)
-    return kept
