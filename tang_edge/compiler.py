@@ -125,10 +125,7 @@ def pack_program(
     source, found = with_states(source, states)
     progress("rewrite", 0, 1)
     program = optimize(source)
-    made = []
-    for k, limits in enumerate(classes):
-        progress(f"schedule {limits.name}", k, len(classes))
-        made.append(build_variant(program, limits, records))
+    made = _variants(program, classes, records, progress)
     vectors = []
     if golden:
         progress("self-test vectors", 0, 1)
@@ -150,6 +147,14 @@ def pack_program(
     summary = tuple(_summary(m) for m in made)
     dims_text = tuple(f"{d.name}: {d.lo}..{d.hi}{f' by {d.multiple}' if d.multiple > 1 else ''}" for d in program.dims)
     return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, (*notes, *found), summary)
+
+
+def _variants(program: Program, classes: Sequence[Limits], records: Sequence[choose.Record], progress: Progress) -> list[Made]:
+    made = []
+    for k, limits in enumerate(classes):
+        progress(f"schedule {limits.name}", k, len(classes))
+        made.append(build_variant(program, limits, records))
+    return made
 
 
 @dataclass(frozen=True, slots=True)
