@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,28 @@ from tang_edge.bundle import container, tensors, verify
 from tang_edge.bundle import format as fmt
 from tang_edge.errors import BundleError
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _AGAIN = "Copy or download the bundle again, or pack it again."
+
+
+def _naming(method: Callable[Concatenate[Bundle, _P], _R]) -> Callable[Concatenate[Bundle, _P], _R]:
+    """The method, with errors that name the file before the member."""
+
+    @functools.wraps(method)
+    def named(self: Bundle, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(self, *args, **kwargs)
+        except BundleError as error:
+            raise _in_file(error, self.path) from error
+
+    return named
+
+
+def _in_file(error: BundleError, path: Path) -> BundleError:
+    if error.where.startswith(str(path)):
+        return error
+    return BundleError(error.message, where=f"{path}: {error.where}" if error.where else str(path), remedy=error.remedy)
 
 
 class Bundle:
@@ -70,6 +93,7 @@ class Bundle:
         """Names of all members that the manifest lists, sorted."""
         return sorted(self.manifest.files)
 
+    @_naming
     def member(self, name: str) -> memoryview:
         """The bytes of a member, checked against the manifest once.
 
@@ -86,6 +110,7 @@ class Bundle:
                 self._checked.add(name)
         return data
 
+    @_naming
     def text(self, name: str) -> str:
         """A member as UTF-8 text."""
         try:
@@ -94,6 +119,7 @@ class Bundle:
             raise BundleError("member is not UTF-8 text", where=name, remedy=_AGAIN) from error
 
     @property
+    @_naming
     def plan(self) -> fmt.Plan:
         """The parsed plan (read on first use), with the members that it names checked to be there."""
         if self._plan is None:
@@ -104,10 +130,12 @@ class Bundle:
             self._plan = plan
         return self._plan
 
+    @_naming
     def tensors(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """All tensors of a safetensors member, as read-only views."""
         return tensors.read(self.member(name), name)
 
+    @_naming
     def constant_parts(self, constant: fmt.Constant) -> list[npt.NDArray[Any]]:
         """The parts of a constant as flat read-only views of bytes, checked to add up to its size."""
         result = []
@@ -121,9 +149,7 @@ class Bundle:
             result.append(np.frombuffer(data[slot.start : slot.stop], np.uint8))
         total = sum(p.nbytes for p in result)
         if total != fmt.storage_bytes(constant.dtype, int(np.prod(constant.shape, dtype=object))):
-            raise BundleError(
-                f"constant {constant.name[:80]!r} has another size than its shape says", where=fmt.PLAN
-            )
+            raise BundleError(f"constant {constant.name[:80]!r} has another size than its shape says", where=fmt.PLAN)
         return result
 
     def constant(self, constant: fmt.Constant) -> npt.NDArray[Any]:
@@ -185,4 +211,4 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     try:
         return Bundle(where, mapped)
     except BundleError as error:
-        raise BundleError(error.message, where=f"{where}: {error.where}", remedy=error.remedy) from error
+        raise _in_file(error, where) from error

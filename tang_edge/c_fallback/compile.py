@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tang_edge.bundle import trust
 from tang_edge.c_fallback import libraries
-from tang_edge.errors import DeviceError
+from tang_edge.errors import CompilerBug, DeviceError
 
 # NaN and infinity keep their meaning, so no -ffast-math; errno and traps are not observed
 FLAGS = (
@@ -137,7 +137,8 @@ def compile_library(text: str, compiler: Compiler, *, where: str = "C source") -
     """The path of a shared library made from ``text``; taken from the cache if it was made before.
 
     Raises:
-        DeviceError: the compiler refuses the text, or the cache folder cannot be used.
+        CompilerBug: the compiler refuses the text.
+        DeviceError: the compiler does not work, or the cache folder cannot be used.
     """
     parts = [text, compiler.version, *compiler.command, *FLAGS, *LIBRARIES, *sorted(cpu_features()), platform.machine()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -163,30 +164,44 @@ def build(text: str, compiler: Compiler, flags: Sequence[str], work: Path, where
     """A shared library in the folder ``work``.
 
     Raises:
-        DeviceError: the compiler refuses the text.
+        CompilerBug: the compiler refuses the text; it is kept in the cache folder, and the error says where.
+        DeviceError: the compiler does not work at all, with these flags.
     """
+    done, made = _compile(text, compiler, flags, work, where)
+    if made.exists() and done.returncode == 0:
+        return made
+    empty, library = _compile("int tang_nothing(void) { return 0; }\n", compiler, flags, work, where)
+    if empty.returncode != 0 or not library.exists():
+        remedy = "Set TANG_EDGE_CC to a working compiler, or use device='webgpu'"
+        raise DeviceError(f"{compiler.command[0]} does not work: {_first(empty.stderr)}", where=where, remedy=remedy)
+    kept = trust.private_dir(trust.cache_dir() / "refused") / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.c"
+    trust.write_atomically(kept, text.encode())
+    raise CompilerBug(
+        f"{compiler.command[0]} refused the generated C ({_first(done.stderr)}; the text is kept in {kept})",
+        where=where,
+        remedy="Another compiler (TANG_EDGE_CC) or device='webgpu' may do",
+    )
+
+
+def _first(errors: str) -> str:
+    """The first errors of a compiler, without the excerpts around them."""
+    lines = [x.strip() for x in errors.splitlines() if "error" in x] or errors.strip().splitlines()
+    return "; ".join(x[:200] for x in lines[:2]) or "it says nothing"
+
+
+def _compile(
+    text: str, compiler: Compiler, flags: Sequence[str], work: Path, where: str
+) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """What the compiler said, and where the library is if it made one."""
     source, made = work / "model.c", work / "model.library"
+    made.unlink(missing_ok=True)
     source.write_text(text)
-    command = [
-        *compiler.command,
-        *flags,
-        "-I",
-        str(Path(__file__).parent),
-        "-o",
-        str(made),
-        str(source),
-        *LIBRARIES,
-    ]
+    here = str(Path(__file__).parent)
+    command = [*compiler.command, *flags, "-I", here, "-o", str(made), source.name, *LIBRARIES]
     zig = str(trust.cache_dir() / "zig")
-    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": str(work / "zig")}
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": str(work / "zig"), "LC_ALL": "C"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=environment, cwd=work)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"the C compiler did not finish ({error})", where=where) from error
-    if done.returncode != 0 or not made.exists():
-        raise DeviceError(
-            f"{compiler.command[0]} refused the generated C: {done.stderr.strip()[:2000]}",
-            where=where,
-            remedy="Try another compiler (TANG_EDGE_CC) or device='webgpu', and report this.",
-        )
-    return made
+    return done, made

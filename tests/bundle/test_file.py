@@ -45,6 +45,7 @@ def broken(tmp_path):
 def _refused(broken, data, match=""):
     with pytest.raises(BundleError, match=match or None) as caught:
         broken(data)
+    assert ".tang" in str(caught.value), "every error names the file"
     return caught.value
 
 

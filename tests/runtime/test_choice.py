@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import tangkit
 
 import tang_edge
 from tang_edge.c_fallback import compile as cc
-from tang_edge.errors import BundleError, DeviceError
+from tang_edge.errors import BundleError, CompilerBug, DeviceError
 from tang_edge.wgsl import gpu
 
 
@@ -96,8 +97,9 @@ def test_a_failing_device_is_reported_and_the_next_one_tried(tmp_path, needs_c, 
         assert (
             any("refused the generated C" in p for p in model.report.passed_over) or "GPU" in model.report.why
         )
-    with pytest.raises(DeviceError, match="refused the generated C"):
+    with pytest.raises(CompilerBug, match="refused the generated C") as caught:
         tang_edge.load(path, device="c")
+    assert str(caught.value).count("refused") == 2 and len(str(caught.value)) < 700  # once in words, once in the path
 
 
 def test_variants_by_processor_class(tmp_path, needs_c, no_adapters, monkeypatch):
@@ -160,8 +162,13 @@ def test_compiled_libraries_are_cached_privately(tmp_path, needs_c, monkeypatch)
     assert first.stat().st_mtime_ns == stamp
     assert cc.compile_library("int tang_edge_two(void) { return 2; }", compiler) != first
     assert sorted(os.listdir(first.parent)) == sorted(p.name for p in first.parent.glob("*.so"))
-    with pytest.raises(DeviceError, match="refused"):
+    with pytest.raises(CompilerBug, match="refused") as caught:
         cc.compile_library("nonsense", compiler)
+    kept = str(caught.value).partition("is kept in ")[2].partition(")")[0]
+    assert Path(kept).read_text() == "nonsense"
+    lame = cc.Compiler(("false",), "0")
+    with pytest.raises(DeviceError, match="does not work"):
+        cc.compile_library("int x;", lame)
     if os.name == "posix":
         first.parent.chmod(0o777)
         with pytest.raises(DeviceError, match="others can write"):
