@@ -25,6 +25,7 @@ class Library:
         self.units: dict[str, list[str]] = {}
         self.fills: dict[tuple[str, object], int] = {}
         self.lanes: set[int] = set()
+        self.printed: dict[int, tuple[str, Unit]] = {}
         self.hot: set[str] = set()
         self.ids = {b.tensor: b.id for b in v.buffers}
         self.constants = {c.name: k for k, c in enumerate(v.program.constants)}
@@ -51,7 +52,12 @@ class Library:
     # ------------------------------------------------------------ kernels
 
     def kernel(self, k: Kernel, where: str) -> tuple[str, Unit]:
-        """The name of a kernel's function, made when it is new."""
+        """The name of a kernel's function, made when it is new (a kernel is asked for by the text and by the plan)."""
+        if id(k) not in self.printed:
+            self.printed[id(k)] = self._print(k, where)
+        return self.printed[id(k)]
+
+    def _print(self, k: Kernel, where: str) -> tuple[str, Unit]:
         u = unit(legalize(k, self.v.limits, where), C)
         for s in statements(u.kernel.body):
             self.lanes |= {x.lanes for x in values_of(s) if x.lanes > 1}

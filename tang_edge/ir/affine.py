@@ -452,33 +452,38 @@ def linear_coefficient(e: Expr, v: Var) -> Expr | None:
 def rebuild(e: Expr, leaf: Callable[[Atom], Expr | None]) -> Expr:
     """e with each atom a replaced by leaf(a); where leaf gives None, Div, Mod, Min and Max are rebuilt from their parts."""
     terms: list[tuple[Monomial, int]] = []
+    changed = False
     for m, c in e.terms:
         made = [_rebuild_atom(a, leaf) for a in m]
-        if all(len(x.terms) == 1 and x.terms[0] == ((a,), 1) for x, a in zip(made, m, strict=True)):
+        if all(x is None for x in made):
             terms.append((m, c))
             continue
+        changed = True
         product = const(c)
-        for x in made:
-            product = product * x
+        for a, x in zip(m, made, strict=True):
+            product = product * (as_expr(a) if x is None else x)
         terms.extend(product.terms)
-    return _merge(terms)
+    return _merge(terms) if changed else e
 
 
-def _rebuild_atom(a: Atom, leaf: Callable[[Atom], Expr | None]) -> Expr:
+def _rebuild_atom(a: Atom, leaf: Callable[[Atom], Expr | None]) -> Expr | None:
+    """What takes the place of an atom, None for the atom itself."""
     new = leaf(a)
     if new is not None:
         return new
     match a:
-        case Div():
-            return floordiv(rebuild(a.e, leaf), a.k)
-        case Mod():
-            return mod(rebuild(a.e, leaf), a.k)
-        case Min():
-            return minimum(rebuild(a.a, leaf), rebuild(a.b, leaf))
-        case Max():
-            return maximum(rebuild(a.a, leaf), rebuild(a.b, leaf))
+        case Div() | Mod():
+            inner = rebuild(a.e, leaf)
+            if inner is a.e:
+                return None
+            return floordiv(inner, a.k) if isinstance(a, Div) else mod(inner, a.k)
+        case Min() | Max():
+            x, y = rebuild(a.a, leaf), rebuild(a.b, leaf)
+            if x is a.a and y is a.b:
+                return None
+            return minimum(x, y) if isinstance(a, Min) else maximum(x, y)
         case _:
-            return as_expr(a)
+            return None
 
 
 def substitute(e: Expr, mapping: Mapping[Var, Expr]) -> Expr:

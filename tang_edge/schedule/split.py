@@ -18,7 +18,7 @@ from tang_edge.schedule.analysis import typical
 from tang_edge.schedule.pack import replace_read
 
 FEW_OUTPUTS = 4096  # below, a pass over the outputs alone leaves a large GPU idle
-LONG = 512  # reduced elements from which a second pass pays
+LONG = 2048  # reduced elements from which a second pass pays
 BLOCK = 64  # reduced elements of a block, about
 MOST_BLOCKS = 32
 
