@@ -11,6 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 DEMO := .venv-demo
 MODEL := ppocr-cls
+SIZES := x_2=48,x_3=192
 ARGS :=
 TESTS := tests
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tang_edge/__init__.py)
@@ -73,7 +74,7 @@ $(DEMO)/ready: $(DEMO)/made $(SOURCES)
 demo: $(DEMO)/ready
 	$(DEMO)/bin/python tools/fetch_models.py --dest models $(MODEL)
 	$(DEMO)/bin/tang-edge pack models/$(MODEL).onnx -o .cache/$(MODEL).tang
-	$(DEMO)/bin/tang-edge run .cache/$(MODEL).tang
+	$(DEMO)/bin/tang-edge run .cache/$(MODEL).tang --dims $(SIZES)
 
 clean:
 	rm -rf $(VENV) $(DEMO) .peer-webgpu .cache build dist benchmarks/out .mypy_cache .ruff_cache .pytest_cache

@@ -25,7 +25,7 @@ class Library:
         self.units: dict[str, list[str]] = {}
         self.fills: dict[tuple[str, object], int] = {}
         self.lanes: set[int] = set()
-        self.printed: dict[int, tuple[str, Unit]] = {}
+        self.printed: dict[int, tuple[Kernel, tuple[str, Unit]]] = {}
         self.hot: set[str] = set()
         self.ids = {b.tensor: b.id for b in v.buffers}
         self.constants = {c.name: k for k, c in enumerate(v.program.constants)}
@@ -54,8 +54,8 @@ class Library:
     def kernel(self, k: Kernel, where: str) -> tuple[str, Unit]:
         """The name of a kernel's function, made when it is new (a kernel is asked for by the text and by the plan)."""
         if id(k) not in self.printed:
-            self.printed[id(k)] = self._print(k, where)
-        return self.printed[id(k)]
+            self.printed[id(k)] = (k, self._print(k, where))  # k is kept: its id must not become another's
+        return self.printed[id(k)][1]
 
     def _print(self, k: Kernel, where: str) -> tuple[str, Unit]:
         u = unit(legalize(k, self.v.limits, where), C)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.markup import escape
 
 from tang_edge.bundle import format as fmt
 from tang_edge.bundle import layout, trust
-from tang_edge.bundle.expr import show
+from tang_edge.bundle.expr import evaluate, show
 from tang_edge.bundle.read import Bundle as OpenBundle
 from tang_edge.bundle.read import open_bundle
 from tang_edge.cli import console, feeds, values
@@ -23,6 +24,8 @@ Examples:
   tang-edge inspect model.tang --dims width=640 --steps
   tang-edge inspect model.tang --json"""
 
+_SHOWN: Final = {"greatest": "upper bound"}
+
 
 def command(
     bundle: Bundle,
@@ -34,8 +37,9 @@ def command(
 ) -> None:
     """Show what a bundle holds: dimensions, inputs, memory, variants, hashes. Needs no device.
 
-    Every member is checked against its SHA-256. Memory is shown at the least and the greatest sizes, at those
-    of the self-test, and at those asked for with --dims.
+    Every member is checked against its SHA-256. Memory is shown at the least sizes, at those of the
+    self-test, at typical ones (the geometric mean of each range) and at those asked for with --dims; what the greatest sizes
+    would take is the upper bound.
     """
     asked = values.sizes("--dims", dims or [])
     with naming(bundle), open_bundle(bundle) as opened:
@@ -51,6 +55,7 @@ def _sizes(plan: fmt.Plan, asked: Mapping[str, int]) -> dict[str, dict[str, int]
     """The sizes at which memory is shown, by what they are."""
     out = {"least": {d.name: fmt.align_up(d.min, d.multiple) for d in plan.dims}}
     out["self-test"] = dict(plan.golden[0].dims) if plan.golden else {}
+    out["typical"] = _typical(plan)
     out["asked"] = feeds.dimension_values(plan, {}, asked) if asked else {}
     out["greatest"] = {d.name: d.max // d.multiple * d.multiple for d in plan.dims}
     shown: dict[str, dict[str, int]] = {}
@@ -58,6 +63,14 @@ def _sizes(plan: fmt.Plan, asked: Mapping[str, int]) -> dict[str, dict[str, int]
         if (at or not plan.dims) and at not in shown.values():
             shown[name] = at
     return shown
+
+
+def _typical(plan: fmt.Plan) -> dict[str, int]:
+    """The geometric mean of each range; nothing where the constraints do not allow these sizes together."""
+    sizes = {
+        d.name: max(fmt.align_up(d.min, d.multiple), math.isqrt(d.min * d.max) // d.multiple * d.multiple) for d in plan.dims
+    }
+    return sizes if all(evaluate(c.left, sizes) == evaluate(c.right, sizes) for c in plan.constraints) else {}
 
 
 def describe(bundle: OpenBundle, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
@@ -185,7 +198,7 @@ def _show_memory(facts: Mapping[str, Any]) -> None:
         counts = (v["id"], str(len(v["steps"])), str(v["kernels"]), str(v["prologue_steps"]))
         for name, m in v["memory"].items():
             sizes = ", ".join(f"{k}={n}" for k, n in m["dims"].items())
-            label = f"{name}: {sizes}" if sizes else "fixed"
+            label = f"{_SHOWN.get(name, name)}: {sizes}" if sizes else "fixed"
             rows.add_row(*counts, escape(label), *(console.size(m[k]) for k in ("arena", "packed", "peak")))
             counts = ("", "", "", "")
     console.out.print()

@@ -24,7 +24,7 @@ Targets = Annotated[
         help="Of browser, laptop, robot-soc, cpu-aarch64, ..., separated by commas; 'laptop' if not given.",
     ),
 ]
-AllowNan = Annotated[bool, typer.Option("--allow-nan", help="Accept weights that hold NaN.")]
+AllowNan = Annotated[bool, typer.Option("--allow-nan", help="Accept weights that hold NaN, and compute strictly with them.")]
 Bundle = Annotated[Path, typer.Argument(metavar="MODEL.tang", help="The bundle.", show_default=False)]
 Inputs = Annotated[
     list[str] | None,

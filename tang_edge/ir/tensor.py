@@ -162,7 +162,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A tensor program. Items are in an order in which every tensor is bound before it is read."""
+    """A tensor program. Items are in an order in which every tensor is bound before it is read.
+
+    `finite_math` lets a schedule leave out points where 0 is multiplied: 0 * y = 0. It is set where every constant is finite;
+    an activation that is not is then the caller's matter (docs/float-semantics.md).
+    """
 
     name: str
     dims: tuple[Dim, ...]
@@ -172,6 +176,7 @@ class Program:
     outputs: tuple[tuple[str, str], ...]  # (name for the caller, tensor)
     states: tuple[State, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    finite_math: bool = True
 
     def types(self) -> dict[str, TensorType]:
         """The type of every tensor of the program, those bound in branches included."""
@@ -229,7 +234,10 @@ def bind(name: str, shape: Sequence[Expr | int], body: Callable[..., Scalar], or
 
 @dataclass
 class Builder:
-    """Builds a Program from Python, with or without ONNX. Tensors are handled by name; `types` knows their types."""
+    """Builds a Program from Python, with or without ONNX. Tensors are handled by name; `types` knows their types.
+
+    `finite_math` may be refused here; it does not hold for a program with a constant that is not finite.
+    """
 
     name: str
     dims: list[Dim] = field(default_factory=list)
@@ -241,6 +249,7 @@ class Builder:
     constraints: list[Constraint] = field(default_factory=list)
     types: dict[str, TensorType] = field(default_factory=dict)
     origin: tuple[Origin, ...] = ()
+    finite_math: bool = True
 
     def dim(self, name: str, lo: int = 1, hi: int = 4096, multiple: int = 1) -> Expr:
         """The size of a named dimension (the same one when asked again by name); a constant when lo = hi."""
@@ -292,4 +301,12 @@ class Builder:
             self.states,
             self.constraints,
         )
-        return Program(self.name, *(tuple(p) for p in parts))  # type: ignore[arg-type]
+        finite = self.finite_math and not not_finite(self.constants)
+        made = Program(self.name, *(tuple(p) for p in parts))  # type: ignore[arg-type]
+        return replace(made, finite_math=finite)
+
+
+def not_finite(constants: Sequence[Constant]) -> tuple[str, ...]:
+    """The names of the constants that hold NaN or an infinity."""
+    floats = (c for c in constants if c.data.dtype.kind == "f")
+    return tuple(c.name for c in floats if not np.isfinite(c.data).all())

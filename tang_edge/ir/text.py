@@ -10,7 +10,7 @@
     bind y f32[i0 < n, i1 < 5] = sum.f32(r0_0 < 7: x[i0, r0_0] * w[r0_0, i1]) @ Gemm "g"
     output y = y
 
-A branch is `if c -> results`, items, `else`, items, `end`; a loop is `loop 5 while c : x = x0 -> x1, …` (name, initial and next
+`math strict` behind the program's name says that `Program.finite_math` does not hold. A branch is `if c -> results`, items, `else`, items, `end`; a loop is `loop 5 while c : x = x0 -> x1, …` (name, initial and next
 tensor of what it carries; `loop of t` takes the trip count from a tensor), items, `end`.
 
 Scalars: `f32(1.5)` is a literal, `f32(e)` a cast, `idx(e)` an integer expression as a value,
@@ -270,7 +270,7 @@ def print_program(p: Program, weights: bool = False) -> str:
     """The text of a program. Constants of more than INLINE elements appear as digests unless `weights`."""
     printer = Printer()
     body = list(_items(p.items, printer, ""))
-    lines = [f"tang-ir {VERSION}", f"program {quoted(p.name)}"]
+    lines = [f"tang-ir {VERSION}", f"program {quoted(p.name)}", *([] if p.finite_math else ["math strict"])]
     for d in p.dims:
         lines.append(f"dim {quoted(d.name)} {d.lo}..{d.hi}" + (f" multiple {d.multiple}" if d.multiple > 1 else ""))
     lines += [
@@ -351,4 +351,4 @@ def same_program(p: Program, q: Program) -> bool:
     parts = [(p.name, q.name), (p.dims, q.dims), (p.inputs, q.inputs), (p.items, q.items)]
     parts += [(p.outputs, q.outputs), (p.states, q.states), (p.constraints, q.constraints)]
     mine, theirs = ([(c.name, c.type, digest(c.data)) for c in x.constants] for x in (p, q))
-    return all(a == b for a, b in parts) and mine == theirs
+    return all(a == b for a, b in parts) and mine == theirs and p.finite_math == q.finite_math

@@ -87,6 +87,9 @@ class _Reader:
         match word:
             case "program":
                 self.result = replace(r, name=line.name())
+            case "math":
+                line.expect("strict")
+                self.result = replace(r, finite_math=False)
             case "dim":
                 self.result = replace(r, dims=(*r.dims, self.dim(line)))
             case "constraint":

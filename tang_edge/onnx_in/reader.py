@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 
 from onnx import ModelProto
 
-from tang_edge.ir.tensor import Builder, Constraint, Program
+from tang_edge.ir.tensor import Builder, Constraint, Program, not_finite
 from tang_edge.onnx_in.dims import DimRange, DimTable
 from tang_edge.onnx_in.importer import Importer, Scope
 from tang_edge.onnx_in.load import load, opsets_of
@@ -44,7 +44,8 @@ def read_model(
 
     Args:
         dim_ranges: sizes of named dimensions (`dims.DEFAULT_RANGES` where none is given); lo == hi fixes one.
-        allow_nan: accept weights that hold NaN.
+        allow_nan: accept weights that hold NaN; the program is then one of strict mathematics (`Program.finite_math`), as one
+            with infinite weights always is.
         infer: narrow dimensions without a given range to the sizes for which the shapes fit.
 
     Raises UnsupportedModel, naming the node and a remedy; InputError for a range of an unknown dimension.
@@ -71,7 +72,8 @@ def import_model(
             break
         known = after
     program = _finished(importer, known.kept + new)
-    return Imported(program, dims.ranges, known.notes, digest)
+    endless = tuple(f"{name}: holds infinities, so padding is multiplied" for name in not_finite(program.constants))
+    return Imported(program, dims.ranges, known.notes + endless, digest)
 
 
 def _once(
@@ -94,4 +96,5 @@ def _finished(importer: Importer, constraints: tuple[Constraint, ...]) -> Progra
     b.items[:0] = importer.prelude
     b.dims = importer.dims()
     b.constraints = list(simplified(constraints))
-    return pruned(b.build())
+    program = pruned(b.build())
+    return replace(program, finite_math=not (importer.allow_nan or not_finite(program.constants)))

@@ -54,8 +54,11 @@ def target_of(n: Nest) -> Target:
     return Target(b.store.tensor, b.store.coords) if b.store else Target(b.name, tuple(map(affine.as_expr, b.axes)))
 
 
-def lower(nests: Sequence[Nest], placed: Mapping[str, Placed], key: str) -> Kernel:
-    """One kernel from nests of one bind: the first whose `needs` hold is run (the last one has no needs)."""
+def lower(nests: Sequence[Nest], placed: Mapping[str, Placed], key: str, finite_math: bool = True) -> Kernel:
+    """One kernel from nests of one bind: the first whose `needs` hold is run (the last one has no needs).
+
+    With `finite_math`, points where a product has a factor of 0 are left out of sums.
+    """
     first = nests[0]
     tensors = sorted({r.tensor for r in scalar.reads(first.bind.expr)})
     out = target_of(first).tensor
@@ -66,7 +69,7 @@ def lower(nests: Sequence[Nest], placed: Mapping[str, Placed], key: str) -> Kern
     shared: list[Shared] = []
     body: tuple[Statement, ...] = ()
     for n in reversed(nests):
-        here = _Lowering(n, placed, {b.tensor: b.name for b in buffers}, shared).run()
+        here = _Lowering(n, placed, {b.tensor: b.name for b in buffers}, shared, finite_math).run()
         body = (When(n.needs, here, body),) if n.needs and body else here
     kernel = Kernel(key, buffers, tuple(shared), grid, lanes, body, first.tag)
     kernel_verify.verify(kernel, where=first.bind.name)
@@ -76,8 +79,10 @@ def lower(nests: Sequence[Nest], placed: Mapping[str, Placed], key: str) -> Kern
 class _Lowering:
     """The state of lowering one nest."""
 
-    def __init__(self, n: Nest, placed: Mapping[str, Placed], buffers: dict[str, str], shared: list[Shared]) -> None:
-        self.nest, self.placed, self.shared = n, placed, shared
+    def __init__(
+        self, n: Nest, placed: Mapping[str, Placed], buffers: dict[str, str], shared: list[Shared], finite_math: bool
+    ) -> None:
+        self.nest, self.placed, self.shared, self.finite_math = n, placed, shared, finite_math
         self.scopes = Scopes()
         vector = [x.var for x in n.loops if x.kind is Kind.VECTOR]
         self.lane = vector[0] if vector else None
@@ -236,7 +241,7 @@ class _Lowering:
         if any(x.var in affine.variables(e) for e, _, _ in self.nest.checks):
             return start, stop, done
         for read in sorted(scalar.reads(fold.lifts[0]), key=str) if len(fold.lifts) == 1 else []:
-            if not vanishes(fold, read):
+            if not vanishes(fold, read, self.finite_math):
                 continue
             for g in read.view.guard:
                 e = affine.substitute(g, self.env)
@@ -339,20 +344,20 @@ class _Lowering:
             self.scopes.add(When(open_guard, body))
 
 
-def vanishes(fold: Comprehension, read: Read) -> bool:
+def vanishes(fold: Comprehension, read: Read, finite_math: bool) -> bool:
     """True when the lift is the monoid's identity wherever the guard of `read` fails (so those points may be left out)."""
     if read.view.fill is None:
         return False
     identity = fold.monoid.identity[0]
-    return _with_fill(fold.lifts[0], read, identity)
+    return _with_fill(fold.lifts[0], read, identity, finite_math)
 
 
-def _with_fill(x: Scalar, read: Read, identity: Const) -> bool:
-    """x is `identity` when read is its fill:  fill = identity;  0 · y = 0 (finite math: weights are checked finite)."""
+def _with_fill(x: Scalar, read: Read, identity: Const, finite_math: bool) -> bool:
+    """x is `identity` when read is its fill:  fill = identity;  0 · y = 0, in finite math only (0 · infinity is NaN)."""
     if x is read:
         return read.view.fill is identity
-    if isinstance(x, Op) and x.name == "mul" and identity.value == 0:
-        return any(_with_fill(a, read, identity) for a in x.args)
+    if isinstance(x, Op) and x.name == "mul" and identity.value == 0 and (finite_math or x.dtype.is_int):
+        return any(_with_fill(a, read, identity, finite_math) for a in x.args)
     if isinstance(x, Op) and x.name == "cast" and identity.value == 0 and x.args[0] is read:
         return read.view.fill is not None and read.view.fill.value == 0
     return False

@@ -194,7 +194,7 @@ class _Work:
         if names:
             bind = rename_constants(bind, names)
             nests = tuple(replace(n, bind=bind, fold=choose.same_fold(n, bind)) for n in nests)
-        return lower(nests, self.placed, "")
+        return lower(nests, self.placed, "", self.program.finite_math)
 
     def _adopt(self, binds: Sequence[Bind]) -> None:
         for b in binds:
@@ -215,7 +215,7 @@ class _Work:
 
     def early(self, bind: Bind) -> Step:
         """A prologue step: the plain schedule, since it runs once."""
-        kernels = (lower((choose.plain(bind, self.placed, self.limits),), self.placed, ""),)
+        kernels = (lower((choose.plain(bind, self.placed, self.limits),), self.placed, "", self.program.finite_math),)
         return Step(bind, (Alternate("default", kernels),))
 
 

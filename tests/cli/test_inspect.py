@@ -10,7 +10,14 @@ from clikit import call, facts, refused
 def test_says_what_a_bundle_holds(bundle):
     result = call("inspect", bundle, "--steps")
     assert result.exit_code == 0, result.output
-    for words in ("n in 1..64", "x: float32 (n, 6)", "y: float32 (n, 4)", "webgpu-browser", "c-cpu-generic"):
+    for words in (
+        "n in 1..64",
+        "x: float32 (n, 6)",
+        "y: float32 (n, 4)",
+        "webgpu-browser",
+        "c-cpu-generic",
+        "upper bound: n=64",
+    ):
         assert words in result.output
     for words in ("packed on this machine", "match their SHA-256", "Gemm 'first'", "k_"):
         assert words in result.output
@@ -21,7 +28,9 @@ def test_json(bundle):
     assert found["dims"] == [{"name": "n", "min": 1, "max": 64, "multiple": 1}]
     assert found["members_verified"] == len(found["files"])
     variant = found["variants"][0]
-    assert [variant["memory"][k]["dims"]["n"] for k in ("least", "asked", "greatest")] == [1, 8, 64]
+    assert {k: m["dims"]["n"] for k, m in variant["memory"].items()} == {"least": 1, "typical": 8, "greatest": 64}
+    asked = facts("inspect", bundle, "--dims", "n=9")["variants"][0]["memory"]
+    assert [(k, m["dims"]["n"]) for k, m in asked.items()] == [("least", 1), ("typical", 8), ("asked", 9), ("greatest", 64)]
     assert variant["memory"]["least"]["peak"] <= variant["memory"]["greatest"]["peak"]
     assert variant["steps"][0]["origin"] == ["Gemm 'first'", "Relu 'act'"]
     assert len(variant["steps"]) == 2

@@ -10,7 +10,7 @@ from nets import f32, graph, info, model, net, node, run
 from onnx import TensorProto, external_data_helper, helper
 
 from tang_edge.errors import InputError, UnsupportedModel
-from tang_edge.onnx_in import DimRange, read_model
+from tang_edge.onnx_in import DimRange, import_model, read_model
 
 RELU = [node("Relu", ["x"], ["y"], name="r")]
 
@@ -76,7 +76,17 @@ def test_wrong_ranks_become_typed_errors() -> None:
 def test_nan_weights() -> None:
     raw = net([node("Add", ["x", "w"], ["y"])], {"x": [2]}, ["y"], w=np.array([np.nan, 1], np.float32))
     refused(raw, "tensor 'w'", "NaN")
-    assert np.isnan(run(read_model(raw, allow_nan=True), x=f32(2))[0])
+    loose = read_model(raw, allow_nan=True)
+    assert np.isnan(run(loose, x=f32(2))[0]) and not loose.finite_math
+
+
+def test_infinite_weights_make_mathematics_strict() -> None:
+    """They are usual (masks), so they are no error; what is multiplied by them is then computed even where it is padding."""
+    nodes = [node("Add", ["x", "w"], ["y"])]
+    masked = import_model(net(nodes, {"x": [2]}, ["y"], w=np.array([-np.inf, 1], np.float32)))
+    assert not masked.program.finite_math and any(n.startswith("w: holds infinities") for n in masked.notes)
+    plain = import_model(net(nodes, {"x": [2]}, ["y"], w=f32(2)))
+    assert plain.program.finite_math and plain.notes == ()
 
 
 def test_element_types_the_ir_lacks() -> None:
