@@ -105,9 +105,7 @@ def check(side: Side, answers: Sequence[Sequence[Any]], tolerance: float) -> flo
     return worst
 
 
-def measure(
-    sides: Sequence[Side], answers: Sequence[Sequence[Any]], tolerance: float, effort: Effort
-) -> list[Figure]:
+def measure(sides: Sequence[Side], answers: Sequence[Sequence[Any]], tolerance: float, effort: Effort) -> list[Figure]:
     """Time all sides in turns; one `Figure` a side, in the same order.
 
     The outputs of each side's last timed run are compared with `answers` (of each of the feeds) once more:

@@ -102,9 +102,7 @@ def plot(document: dict[str, Any], file: Path) -> None:
     axes.axhline(1, color="black", linewidth=0.8)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}x")
-    axes.set_xticks(
-        range(len(results)), [r["case"].replace("@", "\n") for r in results], rotation=45, ha="right"
-    )
+    axes.set_xticks(range(len(results)), [r["case"].replace("@", "\n") for r in results], rotation=45, ha="right")
     axes.set_ylabel("peer's time / tang-edge's time")
     axes.set_title(f"tang-edge against ONNX Runtime on {document['machine']['processor']}", fontsize=10)
     if pairs:

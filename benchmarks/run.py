@@ -75,24 +75,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.run", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--models", default=",".join(real_inputs.MODELS), help="names, or name@size (ppocr-rec@48x160)"
-    )
+    parser.add_argument("--models", default=",".join(real_inputs.MODELS), help="names, or name@size (ppocr-rec@48x160)")
     parser.add_argument("--threads", default="1,2", help="thread counts of the CPU sides")
     parser.add_argument("--webgpu", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--cpu", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument(
-        "--ours", action=argparse.BooleanOptionalAction, default=True, help="--no-ours: the peers only"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds: an orientation, not a figure to quote"
-    )
-    parser.add_argument(
-        "--bundles", type=Path, help="keep the packed bundles here (default: a temporary folder)"
-    )
-    parser.add_argument(
-        "--pack-args", default="", help="more arguments for `tang-edge pack`, separated by blanks"
-    )
+    parser.add_argument("--ours", action=argparse.BooleanOptionalAction, default=True, help="--no-ours: the peers only")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: an orientation, not a figure to quote")
+    parser.add_argument("--bundles", type=Path, help="keep the packed bundles here (default: a temporary folder)")
+    parser.add_argument("--pack-args", default="", help="more arguments for `tang-edge pack`, separated by blanks")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     return parser

@@ -143,9 +143,7 @@ class OrtWorker:
         for file, feed in zip(files, feeds, strict=True):
             np.savez(file, **feed)
         try:
-            loaded = self._ask(
-                op="load", model=str(model), providers=[provider], threads=threads, feeds=files
-            )
+            loaded = self._ask(op="load", model=str(model), providers=[provider], threads=threads, feeds=files)
             if loaded["providers"][0] != provider:
                 raise SideError(f"asked for {provider}, ONNX Runtime took {loaded['providers']}: no adapter?")
         except SideError:

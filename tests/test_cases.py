@@ -42,9 +42,7 @@ def test_values(case, backend):
                 continue
             rtol = case.rtol(backend.exact)
             finite = np.abs(want[np.isfinite(want)])
-            np.testing.assert_allclose(
-                got[name].astype(np.float64), want, rtol, rtol * finite.max(initial=0), err_msg=name
-            )
+            np.testing.assert_allclose(got[name].astype(np.float64), want, rtol, rtol * finite.max(initial=0), err_msg=name)
 
 
 @every_case

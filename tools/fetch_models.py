@@ -70,9 +70,7 @@ def read_table(table: Path = TABLE) -> dict[str, Model]:
         except KeyError as missing:
             raise FetchError(f"{table.name}: [{name}] has no {missing}") from missing
         if row["registry"] not in DOWNLOADERS:
-            raise FetchError(
-                f"{table.name}: [{name}] registry {row['registry']!r}: use {' or '.join(DOWNLOADERS)}"
-            )
+            raise FetchError(f"{table.name}: [{name}] registry {row['registry']!r}: use {' or '.join(DOWNLOADERS)}")
     return models
 
 
@@ -80,9 +78,7 @@ def _run(command: list[str], folder: Path) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except FileNotFoundError as missing:
-        raise FetchError(
-            f"{command[0]} is not installed, and it is needed to download {command[-1]}"
-        ) from missing
+        raise FetchError(f"{command[0]} is not installed, and it is needed to download {command[-1]}") from missing
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
         raise FetchError(f"{' '.join(command[:4])} ... {command[-1]} failed: {' | '.join(said[-3:])}")
@@ -187,9 +183,7 @@ def fetch(model: Model, dest: Path, cache: Path) -> Path:
     dest.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=dest, prefix=f".{model.file}.", delete=False) as part:
         part.write(data)
-    os.chmod(
-        part.name, 0o644
-    )  # temporary files are private; a fetched model is as readable as any other file
+    os.chmod(part.name, 0o644)  # temporary files are private; a fetched model is as readable as any other file
     os.replace(part.name, out)
     return out
 
@@ -212,15 +206,9 @@ def default_cache() -> Path:
 def main(argv: list[str] | None = None) -> int:
     """The command line; 0 if every file is there."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="models of the table, or `all`; none: the small set"
-    )
-    parser.add_argument(
-        "--dest", type=Path, default=Path("models"), help="folder of the files (default: models)"
-    )
-    parser.add_argument(
-        "--cache", type=Path, default=None, help="folder of the packages (default: the user's cache)"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models of the table, or `all`; none: the small set")
+    parser.add_argument("--dest", type=Path, default=Path("models"), help="folder of the files (default: models)")
+    parser.add_argument("--cache", type=Path, default=None, help="folder of the packages (default: the user's cache)")
     parser.add_argument("--list", action="store_true", help="show the table and fetch nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(argv)

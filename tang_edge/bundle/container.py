@@ -45,9 +45,7 @@ def place(name: str, crc: int, size: int, header: int) -> Entry:
 def local_header(entry: Entry) -> bytes:
     """The local header, with its padding."""
     extra = entry.start - entry.header - _LOCAL.size - len(entry.name)
-    fixed = _LOCAL.pack(
-        b"PK\3\4", 20, 0, 0, _TIME, _DATE, entry.crc, entry.size, entry.size, len(entry.name), extra
-    )
+    fixed = _LOCAL.pack(b"PK\3\4", 20, 0, 0, _TIME, _DATE, entry.crc, entry.size, entry.size, len(entry.name), extra)
     return fixed + entry.name.encode("ascii") + struct.pack("<2H", _PAD_ID, extra - 4) + bytes(extra - 4)
 
 
@@ -138,9 +136,7 @@ def _check_info(info: zipfile.ZipInfo) -> None:
     fmt.check_member_name(info.orig_filename)
     name = info.filename
     if info.external_attr:
-        raise BundleError(
-            "member is a link or carries file modes", where=name, remedy="Do not use this file."
-        )
+        raise BundleError("member is a link or carries file modes", where=name, remedy="Do not use this file.")
     limit = fmt.member_limit(name)
     if info.file_size > limit:
         raise BundleError(

@@ -40,9 +40,7 @@ def validate(expr: object, names: Collection[str], where: str = "expression") ->
 def _walk(expr: object, names: Collection[str], where: str, depth: int, count: list[int]) -> None:
     count[0] += 1
     if count[0] > MAX_NODES or depth > MAX_DEPTH:
-        raise BundleError(
-            f"size expression is larger than {MAX_NODES} nodes or {MAX_DEPTH} levels", where=where
-        )
+        raise BundleError(f"size expression is larger than {MAX_NODES} nodes or {MAX_DEPTH} levels", where=where)
     if isinstance(expr, bool):
         raise BundleError("size expression is a boolean", where=where)
     if isinstance(expr, int):

@@ -85,9 +85,7 @@ def check_slots(variant: fmt.Variant, dims: Mapping[str, int], arena: Region, pa
         if buffer.slot is not None:
             room = (packed if buffer.kind == "packed" else arena).sizes[buffer.slot]
             if evaluate_size(buffer.bytes, dims, variant.id) > room:
-                raise BundleError(
-                    f"buffer {buffer.name or buffer.id} is larger than its slot", where=variant.id
-                )
+                raise BundleError(f"buffer {buffer.name or buffer.id} is larger than its slot", where=variant.id)
 
 
 def elements(shape: tuple[int, ...]) -> int:

@@ -58,9 +58,7 @@ def parse(data: memoryview, where: str) -> dict[str, Slot]:
         raise BundleError("safetensors header is not an object", where=where)
     base = 8 + length
     return {
-        key: _slot(entry, base, len(data), f"{where}: {key[:80]}")
-        for key, entry in header.items()
-        if key != "__metadata__"
+        key: _slot(entry, base, len(data), f"{where}: {key[:80]}") for key, entry in header.items() if key != "__metadata__"
     }
 
 

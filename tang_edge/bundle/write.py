@@ -222,9 +222,7 @@ def _write_golden(out: _Output, index: int, golden: GoldenVectors) -> dict[str, 
     return {"dims": dict(golden.dims), "file": member, "tolerance": tolerance}
 
 
-def _write_constants(
-    out: _Output, plan: JsonObject, constants: Iterable[tuple[str, npt.NDArray[Any]]]
-) -> list[dict[str, Any]]:
+def _write_constants(out: _Output, plan: JsonObject, constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> list[dict[str, Any]]:
     """Write the weights in chunks as they come; return the constants table of the plan in its order."""
     declared = {c["name"]: c for c in plan.get("constants", ())}
     writer = _Chunks(out)
@@ -234,9 +232,7 @@ def _write_constants(
         dtype = entry.get("dtype") or _dtype_name(name, array)
         shape = [int(n) for n in entry.get("shape", array.shape)]
         if fmt.storage_bytes(dtype, int(np.prod(shape, dtype=object))) != array.nbytes:
-            raise CompilerBug(
-                f"constant has {array.nbytes} bytes, its dtype and shape say otherwise", where=name
-            )
+            raise CompilerBug(f"constant has {array.nbytes} bytes, its dtype and shape say otherwise", where=name)
         parts = writer.add(array)
         table[name] = {"name": name, "dtype": dtype, "shape": shape, **parts[0]}
         if len(parts) > 1:

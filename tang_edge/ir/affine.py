@@ -23,9 +23,7 @@ from tang_edge.ir.intern import Interned
 if TYPE_CHECKING:
     from tang_edge.ir.scalar import Scalar
 
-UNBOUNDED = (
-    1 << 62
-)  # "no known limit": far beyond any address, yet products of two of them stay Python integers
+UNBOUNDED = 1 << 62  # "no known limit": far beyond any address, yet products of two of them stay Python integers
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -200,9 +198,7 @@ def text_of(e: Expr) -> str:
     """The text form, e.g. `2*i0 + n*i1 + (h) // 2 - 1`."""
     parts: list[str] = []
     for m, c in sorted(e.terms, key=lambda t: (not t[0],)):
-        name = "*".join(
-            f"({a})" if isinstance(a, (Div, Mod)) and (len(m) > 1 or c != 1) else str(a) for a in m
-        )
+        name = "*".join(f"({a})" if isinstance(a, (Div, Mod)) and (len(m) > 1 or c != 1) else str(a) for a in m)
         size = str(abs(c)) if not m else name if abs(c) == 1 else f"{abs(c)}*{name}"
         parts.append(("- " if c < 0 else "+ ") + size)
     if not parts:
@@ -298,12 +294,7 @@ def floordiv(e: Expr, k: int) -> Expr:
     lo, hi = bounds(r)
     if lo >= 0 and hi < k:
         return q
-    if (
-        len(r.terms) == 1
-        and r.terms[0][1] == 1
-        and len(r.terms[0][0]) == 1
-        and isinstance(r.terms[0][0][0], Div)
-    ):
+    if len(r.terms) == 1 and r.terms[0][1] == 1 and len(r.terms[0][0]) == 1 and isinstance(r.terms[0][0][0], Div):
         inner = r.terms[0][0][0]
         return q + floordiv(inner.e, inner.k * k)
     return q + as_expr(Div(r, k))

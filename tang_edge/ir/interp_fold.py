@@ -63,9 +63,7 @@ def fold(m: Monoid, states: Sequence[Array], where: tuple[int, ...], wide: bool 
     parts = [s.reshape((math.prod(s.shape[: len(where)]), *s.shape[len(where) :])) for s in front]
     n = parts[0].shape[0]
     if n == 0:
-        return tuple(
-            np.full(p.shape[1:], i.value, dtype=p.dtype) for p, i in zip(parts, m.identity, strict=True)
-        )
+        return tuple(np.full(p.shape[1:], i.value, dtype=p.dtype) for p, i in zip(parts, m.identity, strict=True))
     while n > 1:
         even, last = n // 2 * 2, [p[n - 1 :] for p in parts]
         pairs = combine_states(m, [p[0:even:2] for p in parts], [p[1:even:2] for p in parts], wide)
@@ -79,9 +77,7 @@ def _join(head: Array, tail: Array) -> Array:
     return np.concatenate([np.broadcast_to(x, (x.shape[0], *shape)) for x in (head, tail)])
 
 
-def combine_states(
-    m: Monoid, left: Sequence[Array], right: Sequence[Array], wide: bool = False
-) -> tuple[Array, ...]:
+def combine_states(m: Monoid, left: Sequence[Array], right: Sequence[Array], wide: bool = False) -> tuple[Array, ...]:
     """The monoid's combine, on arrays."""
     memo: dict[Scalar, Array] = {}
 

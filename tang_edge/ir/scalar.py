@@ -115,9 +115,7 @@ class View(metaclass=Interned):
     fill: Const | None = None
 
     @staticmethod
-    def _intern_key(
-        coords: tuple[Expr, ...], guard: tuple[Expr, ...] = (), fill: Const | None = None
-    ) -> object:
+    def _intern_key(coords: tuple[Expr, ...], guard: tuple[Expr, ...] = (), fill: Const | None = None) -> object:
         return coords, guard, fill
 
 
@@ -130,11 +128,7 @@ class Read(_Arithmetic, metaclass=Interned):
     dtype: DType
 
     def __str__(self) -> str:
-        guard = (
-            f" if {', '.join(f'{g} >= 0' for g in self.view.guard)} else {self.view.fill}"
-            if self.view.guard
-            else ""
-        )
+        guard = f" if {', '.join(f'{g} >= 0' for g in self.view.guard)} else {self.view.fill}" if self.view.guard else ""
         return f"{self.tensor}[{', '.join(map(str, self.view.coords))}{guard}]"
 
 
@@ -322,9 +316,7 @@ def height(x: Scalar) -> int:
 
 
 def _in_exprs(es: Sequence[Expr]) -> tuple[Scalar, ...]:
-    return tuple(
-        a.value for e in es for a in sorted(affine.atoms(e), key=lambda a: a.key) if isinstance(a, Opaque)
-    )
+    return tuple(a.value for e in es for a in sorted(affine.atoms(e), key=lambda a: a.key) if isinstance(a, Opaque))
 
 
 def children(x: Scalar) -> tuple[Scalar, ...]:
@@ -427,9 +419,7 @@ def substitute(x: Scalar, mapping: Mapping[Var, Expr]) -> Scalar:
                 return Idx(expr(y.e), y.dtype)
             case Read():
                 v = y.view
-                return read(
-                    y.tensor, [expr(e) for e in v.coords], y.dtype, [expr(g) for g in v.guard], v.fill
-                )
+                return read(y.tensor, [expr(e) for e in v.coords], y.dtype, [expr(g) for g in v.guard], v.fill)
             case Get():
                 axes, lifts = opened(y.of)
                 axes_new = tuple(Var(a.name, expr(a.extent)) for a in axes)
@@ -446,9 +436,7 @@ def substitute(x: Scalar, mapping: Mapping[Var, Expr]) -> Scalar:
 
 
 def _simple(name: str, opname: str, identity: Number, dtype: DType, exact: bool) -> Monoid:
-    return Monoid(
-        name, (const(identity, dtype),), (op(opname, St("l", 0, dtype), St("r", 0, dtype)),), True, exact
-    )
+    return Monoid(name, (const(identity, dtype),), (op(opname, St("l", 0, dtype), St("r", 0, dtype)),), True, exact)
 
 
 def sum_of(dtype: DType) -> Monoid:
@@ -488,14 +476,10 @@ def argmax_of(dtype: DType, last: bool = False) -> Monoid:
     low: Number = float("-inf") if dtype.is_float else dtype.limits()[0]
     lv, rv, li, ri = St("l", 0, dtype), St("r", 0, dtype), St("l", 1, i64), St("r", 1, i64)
     tie = op("le" if last else "lt", ri if not last else li, li if not last else ri)
-    better = op(
-        "or", op("lt", lv, rv), op("and", op("eq", lv, rv), op("and", tie, op("le", const(0, i64), ri)))
-    )
+    better = op("or", op("lt", lv, rv), op("and", op("eq", lv, rv), op("and", tie, op("le", const(0, i64), ri))))
     take = op("or", better, op("lt", li, const(0, i64)))
     name = "argmax_last" if last else "argmax"
-    return Monoid(
-        name, (const(low, dtype), const(-1, i64)), (select(take, rv, lv), select(take, ri, li)), True, True
-    )
+    return Monoid(name, (const(low, dtype), const(-1, i64)), (select(take, rv, lv), select(take, ri, li)), True, True)
 
 
 def reduce(monoid: Monoid, axes: Sequence[Var], *lifts: Scalar) -> Scalar:

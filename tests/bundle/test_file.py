@@ -203,9 +203,7 @@ def test_unsafe_names(sound, broken, name, tmp_path):
         assert not (tmp_path.parent / "evil").exists()
         assert error.remedy
         with pytest.raises(TangError):
-            tangkit.make(
-                tmp_path / "w.tang", c=False, members={"kernels/webgpu-browser.wgsl": "", name: b"x"}
-            )
+            tangkit.make(tmp_path / "w.tang", c=False, members={"kernels/webgpu-browser.wgsl": "", name: b"x"})
 
 
 def test_symlinks(sound, broken):
@@ -220,9 +218,7 @@ def test_symlinks(sound, broken):
     _refused(broken, out.getvalue())
 
 
-@pytest.mark.parametrize(
-    ("version", "match"), [([2, 0], "newer"), ([1, 1], "newer"), ([0, 9], "no longer"), ([1], "")]
-)
+@pytest.mark.parametrize(("version", "match"), [([2, 0], "newer"), ([1, 1], "newer"), ([0, 9], "no longer"), ([1], "")])
 def test_versions(sound, broken, version, match):
     members = _members(sound)
     manifest = json.loads(members[fmt.MANIFEST]) | {"version": version}
@@ -242,9 +238,7 @@ def test_json_that_is_none(sound, broken, raw):
     manifest["files"][fmt.PLAN] = {"sha256": fmt.sha256(raw), "bytes": len(raw)}
     _refused(broken, _sealed(members | {fmt.PLAN: raw}, manifest))
     rest = {k: v for k, v in members.items() if k not in (fmt.MANIFEST, fmt.MANIFEST_HASH)}
-    _refused(
-        broken, _assemble([*rest.items(), (fmt.MANIFEST, raw), (fmt.MANIFEST_HASH, fmt.sha256(raw).encode())])
-    )
+    _refused(broken, _assemble([*rest.items(), (fmt.MANIFEST, raw), (fmt.MANIFEST_HASH, fmt.sha256(raw).encode())]))
 
 
 def test_manifest_hash_is_checked(sound, broken):

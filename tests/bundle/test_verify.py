@@ -21,9 +21,7 @@ def whole() -> dict:
     """A complete plan: both variants, weights placed, an 'if' among the steps."""
     plan = tangkit.plan(tangkit.wgsl_variant(), tangkit.c_variant())
     plan["constants"] = [{**plan["constants"][0], "chunk": "weights/00000.safetensors", "key": "000000"}]
-    plan["golden"] = [
-        {"dims": {"n": 3}, "file": "golden/0.safetensors", "tolerance": {"rtol": 1e-5, "atol": 0}}
-    ]
+    plan["golden"] = [{"dims": {"n": 3}, "file": "golden/0.safetensors", "tolerance": {"rtol": 1e-5, "atol": 0}}]
     plan["constraints"] = [{"left": "n", "right": ["max", "n", 1], "why": "not empty"}]
     plan["states"] = [{"input": "b", "output": "count", "shape": ["n"], "dtype": "i64", "reset": "zeros"}]
     steps = plan["variants"][0]["steps"]

@@ -27,9 +27,7 @@ def run_text(body, floats="declared", keep=None, **inputs):
 
 # ---------------------------------------------------------------- reads
 
-affine_reads = st.tuples(
-    st.integers(-2, 2), st.integers(-2, 2), st.integers(-4, 6), st.booleans(), st.booleans()
-)
+affine_reads = st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.integers(-4, 6), st.booleans(), st.booleans())
 
 
 @settings(max_examples=200, deadline=None)
@@ -79,10 +77,7 @@ def test_a_masked_prefix_reads_only_its_domain():
 
 def test_nested_prefix():
     x = RNG.normal(size=5).astype(np.float32)
-    text = (
-        "input x f32[5]\nbind y f32[i0 < 5] = "
-        "sum.f32(r1_0 < i0 + 1: max.f32(r0_0 < r1_0 + 1: x[r0_0]))\noutput y = y"
-    )
+    text = "input x f32[5]\nbind y f32[i0 < 5] = sum.f32(r1_0 < i0 + 1: max.f32(r0_0 < r1_0 + 1: x[r0_0]))\noutput y = y"
     want = np.cumsum(np.maximum.accumulate(x.astype(float)))
     np.testing.assert_allclose(run_text(text, "f64", x=x)["y"], want)
 
@@ -284,9 +279,7 @@ def test_random_chains(data):
             want = UNARY[f](want)
         elif kind == "binary":
             f = data.draw(st.sampled_from(sorted(BINARY)))
-            b.bind(
-                name, size, lambda i, j, f=f, c=current: scalar.op(f, b.read(c, [i, j]), b.read(c, [0, j]))
-            )
+            b.bind(name, size, lambda i, j, f=f, c=current: scalar.op(f, b.read(c, [i, j]), b.read(c, [0, j])))
             want = BINARY[f](want, want[:1])
         elif kind == "transpose":
             b.bind(name, size[::-1], lambda i, j, c=current: b.read(c, [j, i]))

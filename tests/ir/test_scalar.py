@@ -68,9 +68,7 @@ def bodies(draw, depth=0):
         e = as_expr(draw(st.sampled_from(axes))) * p + as_expr(draw(st.sampled_from(axes))) * q + c
         return affine.mod(e, 5)
 
-    kind = draw(
-        st.sampled_from(["read", "idx", "add", "mul", "sum", "max"] if depth < 2 else ["read", "idx"])
-    )
+    kind = draw(st.sampled_from(["read", "idx", "add", "mul", "sum", "max"] if depth < 2 else ["read", "idx"]))
     match kind:
         case "read":
             return a(coord(), coord())

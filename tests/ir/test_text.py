@@ -29,9 +29,7 @@ from tang_edge.ir.text_parse import TextError, parse_program
 N, M = affine.dim("n", 1, 9), affine.dim("batch size", 8, 64, 8)
 AXES = out_axes([N, M, 5])
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=6)
-NAMES |= st.sampled_from(
-    ["i0", "r0_0", "inf", "f32", "max", "x", "monoid0", "l0", "else", "a b", '"', "\\", "\n"]
-)
+NAMES |= st.sampled_from(["i0", "r0_0", "inf", "f32", "max", "x", "monoid0", "l0", "else", "a b", '"', "\\", "\n"])
 
 
 def roundtrip(p):
@@ -78,9 +76,7 @@ def scalars(draw, axes=AXES, depth=4, tensor="x"):
 
     if depth == 0:
         return const(draw(st.floats(width=32)), f32)
-    kind = draw(
-        st.sampled_from(["const", "idx", "op", "un", "read", "sum", "arg", "own", "select", "gather", "cast"])
-    )
+    kind = draw(st.sampled_from(["const", "idx", "op", "un", "read", "sum", "arg", "own", "select", "gather", "cast"]))
     match kind:
         case "const":
             return const(draw(st.floats(width=32)), f32)
@@ -161,9 +157,7 @@ def test_float_literals(value, dt):
     c = const(value, dt)
     text = number(c.value, dt)
     back = float(np.asarray(text, dtype=dt.numpy))
-    assert (
-        np.array_equal(back, c.value, equal_nan=True) and np.signbit(back) == np.signbit(c.value)
-    ) or back != back
+    assert (np.array_equal(back, c.value, equal_nan=True) and np.signbit(back) == np.signbit(c.value)) or back != back
 
 
 @pytest.mark.parametrize("dt", BY_NAME.values(), ids=str)

@@ -95,9 +95,7 @@ _SCALE: dict[str, tuple[float, float]] = {
 }
 
 
-def inputs(
-    model: str, size: Size | None = None, *, kind: Kind = "real", seed: int = 0, runner: Runner | None = None
-) -> Feeds:
+def inputs(model: str, size: Size | None = None, *, kind: Kind = "real", seed: int = 0, runner: Runner | None = None) -> Feeds:
     """Give the feeds of `model` (`{name: float32 array of size.shape}`) at `size` (the usual one if None).
 
     `runner` runs the earlier models of the wake-word chain; it is used only for real oww-embedding and
@@ -326,9 +324,7 @@ def mel_frames(windows: int, rng: np.random.Generator, runner: Runner | None) ->
     # The published chain scales the melspec net's output so that it matches the front end of the embedding's
     # training.
     mel = (runner or ort_runner)("oww-melspec", {INPUT_NAMES["oww-melspec"]: wave}).reshape(-1, 32) / 10 + 2
-    return np.stack([mel[k * MEL_STEP : k * MEL_STEP + MEL_WINDOW, :, None] for k in range(windows)]).astype(
-        np.float32
-    )
+    return np.stack([mel[k * MEL_STEP : k * MEL_STEP + MEL_WINDOW, :, None] for k in range(windows)]).astype(np.float32)
 
 
 def _mel_input(ask: _Ask) -> Array:

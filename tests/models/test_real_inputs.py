@@ -36,9 +36,7 @@ def test_inputs(model: str, size: real_inputs.Size, kind: real_inputs.Kind) -> N
 
 def test_every_model_is_complete() -> None:
     assert set(real_inputs.MODELS) == set(real_inputs.INPUT_NAMES)
-    assert len({(model, size.label) for model, size, _ in real_inputs.cases()}) * 2 == len(
-        real_inputs.cases()
-    )
+    assert len({(model, size.label) for model, size, _ in real_inputs.cases()}) * 2 == len(real_inputs.cases())
 
 
 def test_mel_windows_overlap_and_are_rescaled() -> None:

@@ -109,9 +109,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 """
 
 
-def buffer(
-    key: int, name: str, kind: str, dtype: str, shape: list[Any], size: Any, **more: Any
-) -> dict[str, Any]:
+def buffer(key: int, name: str, kind: str, dtype: str, shape: list[Any], size: Any, **more: Any) -> dict[str, Any]:
     """A dense buffer entry."""
     strides: list[Any] = []
     for axis in range(len(shape)):
@@ -121,9 +119,7 @@ def buffer(
     return {**entry, "bytes": size, "slot": None, "constant": None, "io": None, **more}
 
 
-def _step(
-    name: str, target: int, shape: list[Any], alternates: list[tuple[str, list[Any]]]
-) -> dict[str, Any]:
+def _step(name: str, target: int, shape: list[Any], alternates: list[tuple[str, list[Any]]]) -> dict[str, Any]:
     strides = [3, 1] if len(shape) == 2 else [1]
     return {
         "name": name,
@@ -258,9 +254,7 @@ def golden(n: int = 5) -> GoldenVectors:
     return GoldenVectors({"n": n}, named, 1e-5, 1e-5)
 
 
-def make(
-    path: Path, *, c: bool = True, wgsl: bool = True, bad: float = 0.0, remember: bool = True, **more: Any
-) -> Path:
+def make(path: Path, *, c: bool = True, wgsl: bool = True, bad: float = 0.0, remember: bool = True, **more: Any) -> Path:
     """Write a bundle of the model; ``bad`` is what the first alternate of its first step adds wrongly."""
     variants = ([wgsl_variant()] if wgsl else []) + ([c_variant()] if c else [])
     members = {"kernels/c-generic.c": C_MODEL.replace("BAD", f"{bad:.1f}f")} if c else {}

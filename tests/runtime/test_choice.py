@@ -60,9 +60,7 @@ def test_a_stranger_runs_checked_on_webgpu(stranger, needs_webgpu, monkeypatch):
 def test_unchecked_modules_only_for_safe_kernels(bundle, needs_webgpu, monkeypatch):
     asked = []
     real = gpu._unchecked_module
-    monkeypatch.setattr(
-        gpu, "_unchecked_module", lambda d, c, label: asked.append(label) or real(d, c, label)
-    )
+    monkeypatch.setattr(gpu, "_unchecked_module", lambda d, c, label: asked.append(label) or real(d, c, label))
     with tang_edge.load(bundle, device="webgpu") as model:
         model.run(tangkit.arrays(3))
     assert set(asked) == {"scale", "add", "count"}
@@ -94,9 +92,7 @@ def test_a_failing_device_is_reported_and_the_next_one_tried(tmp_path, needs_c, 
     path = tangkit.make(tmp_path / "x.tang", members=members)
     with tang_edge.load(path) as model:
         assert model.report.device == "webgpu"
-        assert (
-            any("refused the generated C" in p for p in model.report.passed_over) or "GPU" in model.report.why
-        )
+        assert any("refused the generated C" in p for p in model.report.passed_over) or "GPU" in model.report.why
     with pytest.raises(CompilerBug, match="refused the generated C") as caught:
         tang_edge.load(path, device="c")
     assert str(caught.value).count("refused") == 2 and len(str(caught.value)) < 700  # once in words, once in the path
@@ -134,9 +130,7 @@ def test_features_and_limits_of_adapters(tmp_path, needs_webgpu):
 
 
 def test_limit_names():
-    assert gpu.limit_key("maxStorageBuffersPerShaderStage") == gpu.limit_key(
-        "max-storage-buffers-per-shader-stage"
-    )
+    assert gpu.limit_key("maxStorageBuffersPerShaderStage") == gpu.limit_key("max-storage-buffers-per-shader-stage")
     assert gpu.limit_key("maxTextureDimension1D") == gpu.limit_key("max_texture_dimension_1d")
 
 

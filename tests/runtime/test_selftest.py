@@ -25,9 +25,7 @@ def test_a_wrong_alternate_is_demoted_by_name(tmp_path, device):
         )
         assert demotion.origin == ("node_scaled",)
         inputs = tangkit.arrays(9)
-        np.testing.assert_allclose(
-            model.run(inputs)["y"], tangkit.expected(inputs)["y"], rtol=1e-5, atol=1e-5
-        )
+        np.testing.assert_allclose(model.run(inputs)["y"], tangkit.expected(inputs)["y"], rtol=1e-5, atol=1e-5)
         assert "scaled: fast -> safe" in str(model.report)
     with tang_edge.load(path, device=device, self_test=False) as model:
         assert model.report.self_test.outcome.startswith("skipped")

@@ -77,9 +77,7 @@ def test_cpu_adapters_prefer_their_alternate(tmp_path):
             pytest.skip("the adapter is a GPU")
         assert model._engine.choice(0) == 1
         inputs = tangkit.arrays(3)
-        np.testing.assert_allclose(
-            model.run(inputs)["y"], tangkit.expected(inputs)["y"], rtol=1e-5, atol=1e-5
-        )
+        np.testing.assert_allclose(model.run(inputs)["y"], tangkit.expected(inputs)["y"], rtol=1e-5, atol=1e-5)
 
 
 def test_a_kernel_that_the_driver_refuses_is_demoted_by_name(tmp_path):
@@ -204,9 +202,7 @@ def test_prologue_packs_weights_once(tmp_path):
             "name": name,
             "origin": [],
             "writes": {"buffer": target, "shape": [3], "strides": [1], "offset": 0},
-            "alternates": [
-                {"tag": "x", "dispatches": [{"kernel": name, "args": args, "params": [], "grid": [1, 1, 1]}]}
-            ],
+            "alternates": [{"tag": "x", "dispatches": [{"kernel": name, "args": args, "params": [], "grid": [1, 1, 1]}]}],
         }
         for name, args, target in steps
     ]
@@ -226,9 +222,7 @@ def test_segments(tmp_path, monkeypatch):
     with load(tmp_path, tangkit.wgsl_variant()) as model:
         for n in (5, 400, 3, 40):
             inputs = tangkit.arrays(n)
-            np.testing.assert_allclose(
-                model.run(inputs)["y"], tangkit.expected(inputs)["y"], rtol=1e-5, atol=1e-5
-            )
+            np.testing.assert_allclose(model.run(inputs)["y"], tangkit.expected(inputs)["y"], rtol=1e-5, atol=1e-5)
         assert len(model._first._worker._arena.buffers) > 1
 
 
@@ -285,9 +279,7 @@ def test_narrow_types_are_held_as_i32(tmp_path):
                 "alternates": [
                     {
                         "tag": "x",
-                        "dispatches": [
-                            {"kernel": "mix", "args": [0, 1, 2, 3, 4], "params": ["n"], "grid": ["n", 1, 1]}
-                        ],
+                        "dispatches": [{"kernel": "mix", "args": [0, 1, 2, 3, 4], "params": ["n"], "grid": ["n", 1, 1]}],
                     }
                 ],
             }
@@ -298,9 +290,7 @@ def test_narrow_types_are_held_as_i32(tmp_path):
 
     def packed(weights):
         path = tmp_path / "t.tang"
-        write(
-            path, name="t", plan={**plan, "variants": [variant]}, members=members, constants=[("w", weights)]
-        )
+        write(path, name="t", plan={**plan, "variants": [variant]}, members=members, constants=[("w", weights)])
         return tang_edge.load(path, device="webgpu")
 
     with packed(np.array([2, 7, 0])) as model:

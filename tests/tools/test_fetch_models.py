@@ -143,9 +143,7 @@ def test_the_table_is_sound() -> None:
     assert len({m.file for m in models.values()}) == len(models)
     for model in models.values():
         assert len(model.sha256) == 64 and int(model.sha256, 16) >= 0
-        assert all(
-            "==" in p if model.registry == "pypi" else "@" in p for p in model.packages
-        )  # pinned versions
+        assert all("==" in p if model.registry == "pypi" else "@" in p for p in model.packages)  # pinned versions
 
 
 def test_a_broken_table_names_its_row(tmp_path: Path) -> None:

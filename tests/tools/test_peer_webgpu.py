@@ -39,9 +39,7 @@ def test_the_layer_and_its_manifest_belong_together() -> None:
     assert all(f"\n{function}(" in source for function in manifest["functions"].values())
 
 
-@pytest.mark.skipif(
-    not Path("/usr/include/vulkan/vk_layer.h").exists(), reason="no Vulkan headers (libvulkan-dev)"
-)
+@pytest.mark.skipif(not Path("/usr/include/vulkan/vk_layer.h").exists(), reason="no Vulkan headers (libvulkan-dev)")
 @pytest.mark.skipif(shutil.which("gcc") is None and shutil.which("cc") is None, reason="no C compiler")
 def test_the_layer_compiles(tmp_path: Path) -> None:
     assert prepare.build_layer(tmp_path) is None

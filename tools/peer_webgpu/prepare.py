@@ -82,9 +82,7 @@ def build_layer(dest: Path) -> str | None:
     command = [compiler, "-O2", "-shared", "-fPIC", "-fvisibility=hidden", str(HERE / "lavapipe_layer.c")]
     done = subprocess.run([*command, "-o", str(library)], capture_output=True, text=True, check=False)
     if done.returncode:
-        return (
-            f"the layer did not compile (Debian: apt-get install libvulkan-dev): {done.stderr.strip()[:300]}"
-        )
+        return f"the layer did not compile (Debian: apt-get install libvulkan-dev): {done.stderr.strip()[:300]}"
     shutil.copyfile(HERE / "lavapipe_layer.json", dest / "lavapipe_layer.json")
     return None
 
@@ -100,12 +98,7 @@ def probe_model() -> bytes:
     shape = field(1, field(1, 4))  # one dimension of 4
     tensor = field(2, field(1, field(1, 1) + field(2, shape)))  # a tensor of floats with that shape
     node = field(1, b"x") + field(1, b"x") + field(2, b"y") + field(4, b"Add")
-    graph = (
-        field(1, node)
-        + field(2, b"g")
-        + field(11, field(1, b"x") + tensor)
-        + field(12, field(1, b"y") + tensor)
-    )
+    graph = field(1, node) + field(2, b"g") + field(11, field(1, b"x") + tensor) + field(12, field(1, b"y") + tensor)
     return field(1, 8) + field(7, graph) + field(8, field(1, b"") + field(2, 13))
 
 
@@ -118,9 +111,7 @@ def prepare(dest: Path) -> str | None:
         venv.create(dest, with_pip=True)
     have = subprocess.run([str(python), "-c", "import onnxruntime, numpy"], capture_output=True, check=False)
     if have.returncode:
-        subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", PEER, "numpy"], check=True, stdout=sys.stderr
-        )
+        subprocess.run([str(python), "-m", "pip", "install", "-q", PEER, "numpy"], check=True, stdout=sys.stderr)
     layer = build_layer(dest) if sys.platform == "linux" and not _has_gpu() else None
     model = dest / "probe.onnx"
     model.write_bytes(probe_model())
@@ -137,9 +128,7 @@ def main() -> int:
     """The command line; 0 if the peer runs on WebGPU."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--dest", type=Path, default=Path(".peer-webgpu"))
-    parser.add_argument(
-        "--json", action="store_true", help="print the interpreter and the environment as JSON"
-    )
+    parser.add_argument("--json", action="store_true", help="print the interpreter and the environment as JSON")
     options = parser.parse_args()
     trouble = prepare(options.dest)
     if trouble:
