@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import shutil
 import subprocess
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import devicekit
 import numpy as np
 import pytest
+import test_golden
 
 from tang_edge.c_fallback import compile as cc
 from tang_edge.c_fallback.library import Library
@@ -200,6 +202,16 @@ def wgsl_stored(d: DType) -> DType:
     return BY_NAME[CLASSES["browser"].storage(d.name)]
 
 
+def wgsl_rows(lanes: int) -> Iterator[tuple[Row, str]]:
+    """Rows that WGSL is made for, and their modules. Narrow tensors are not read as vectors on WebGPU."""
+    for row in ROWS:
+        types = (*row.args, row.result)
+        if any(d.name in WIDE for d in types) or (lanes > 1 and (not vector(row) or any(d.bits < 32 for d in types))):
+            continue
+        k = row.kernel(lanes, wgsl_stored)
+        yield row, kernel_module(k, CLASSES["browser"], row.name, ["read_write"] * len(k.buffers))[1]
+
+
 @pytest.mark.device
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_wgsl(lanes: int) -> None:
@@ -209,14 +221,8 @@ def test_wgsl(lanes: int) -> None:
 
     handle = gpu.adapters()[0][0].handle.request_device_sync()
     problems = []
-    for row in ROWS:
-        if any(d.name in WIDE for d in (*row.args, row.result)):
-            continue
-        if lanes > 1 and (not vector(row) or any(d.bits < 32 for d in (*row.args, row.result))):
-            continue  # narrow tensors are not read as vectors on WebGPU
-        k = row.kernel(lanes, wgsl_stored)
-        _, text, _ = kernel_module(k, CLASSES["browser"], row.name, ["read_write"] * len(k.buffers))
-        args = row.operands()[: len(k.buffers) - 1]
+    for row, text in wgsl_rows(lanes):
+        args = row.operands()[: len(row.args) - (row.literal is not None)]
         stored = [a.astype(np.dtype(wgsl_stored(d).numpy)) for a, d in zip(args, row.args, strict=False)]
         kind = np.dtype(np.int32 if row.result.kind is Kind.BOOL else wgsl_stored(row.result).numpy)
         try:
@@ -226,6 +232,22 @@ def test_wgsl(lanes: int) -> None:
             continue
         problems += differences(row, out, "webgpu")
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_tint_accepts(lanes: int, tmp_path: Path) -> None:
+    """Chrome's compiler, which evaluates constants more strictly than wgpu's."""
+    module = test_golden.tint()
+    if isinstance(module, str):
+        pytest.skip(module)
+    files = []
+    for row, text in wgsl_rows(lanes):
+        files.append(tmp_path / f"{row.name}.wgsl")
+        files[-1].write_text(text)
+    script = Path(test_golden.__file__).parent / "tint.mjs"
+    command = [shutil.which("node") or "node", str(script), str(module), *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "done", (done.stdout + done.stderr)[:4000]
 
 
 def dispatch(device: Any, text: str, inputs: Sequence[Array], kind: np.dtype[Any], groups: int) -> Array:
