@@ -10,8 +10,9 @@
     bind y f32[i0 < n, i1 < 5] = sum.f32(r0_0 < 7: x[i0, r0_0] * w[r0_0, i1]) @ Gemm "g"
     output y = y
 
-`math strict` behind the program's name says that `Program.finite_math` does not hold. A branch is `if c -> results`, items, `else`, items, `end`; a loop is `loop 5 while c : x = x0 -> x1, …` (name, initial and next
-tensor of what it carries; `loop of t` takes the trip count from a tensor), items, `end`.
+`math strict` behind the program's name says that `Program.finite_math` does not hold. A branch is `if c -> results`, items,
+`else`, items, `end`; a loop is `loop 5 while c : x = x0 -> x1, …` (name, initial and next tensor of what it carries;
+`loop of t` takes the trip count from a tensor), items, `end`.
 
 Scalars: `f32(1.5)` is a literal, `f32(e)` a cast, `idx(e)` an integer expression as a value,
 `x[c, … | g >= 0, … else v]` a guarded read, `sum.f32(r < n: e)` a comprehension (`.k` a component of it),
