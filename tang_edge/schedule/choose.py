@@ -66,7 +66,8 @@ class Defaults:
 def _cpu(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Options:
     """The default, and the plain loops behind it for the day a compiler gets the default wrong."""
     chosen = cpu.schedule(bind, placed, constants, limits)
-    simple = Scheduled(bind, (), (cpu.plain(bind, placed),))
+    places = cpu.placed_with(placed, chosen.prologue)
+    simple = Scheduled(chosen.bind, chosen.prologue, (cpu.plain(chosen.bind, places),))
     return [("default", chosen)] if chosen.nests == simple.nests else [("default", chosen), ("plain", simple)]
 
 

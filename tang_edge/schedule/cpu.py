@@ -286,7 +286,7 @@ def pack_constants(
     total = 0
     for r in reads:
         walk = [*(a for a in bind.axes if a is not axis), *order]
-        free = scalar.free(r.read)
+        free = {a for a in scalar.free(r.read) if a.extent.constant != 1}
         static = all(a.extent.constant is not None for a in free)
         if not (r.constant and static and axis in free and free <= {axis, *walk}):
             continue

@@ -68,11 +68,12 @@ def packed(
 ) -> tuple[Bind, Read]:
     """The prologue bind that lays `part` (around `read`) out along (out // tile, walk..., out % tile), and the read of it."""
     n = out.extent.constant or 1
-    used = [a for a in walk if a in scalar.free(read) and a is not out]
+    used = [a for a in walk if a in scalar.free(read) and a is not out and a.extent.constant != 1]
     shape = [-(-n // tile), *(a.extent.constant or 1 for a in used), tile]
     axes = out_axes(shape)
     at = affine.as_expr(axes[0]) * tile + affine.as_expr(axes[-1])
-    mapping = {out: at} | {a: affine.as_expr(v) for a, v in zip(used, axes[1:-1], strict=True)}
+    single = {a: affine.const(0) for a in scalar.free(read) if a.extent.constant == 1}
+    mapping = single | {out: at} | {a: affine.as_expr(v) for a, v in zip(used, axes[1:-1], strict=True)}
     moved = scalar.substitute(read, mapping)
     assert isinstance(moved, Read)
     zero = scalar.const(0, read.dtype)
