@@ -29,6 +29,7 @@ from tang_edge.rewrite.loops import explicit_carries
 from tang_edge.rewrite.outputs import own_outputs
 from tang_edge.rewrite.pipeline import optimize
 from tang_edge.schedule import choose, variant
+from tang_edge.schedule import records as record_files
 from tang_edge.schedule.analysis import main_fold
 from tang_edge.schedule.limits import Limits, classes_of
 from tang_edge.wgsl.module import grid_of, kernel_module
@@ -131,7 +132,7 @@ def pack_program(
         progress("self-test vectors", 0, 1)
         vectors = [golden_vectors(source, program)]
     progress("write", 0, 1)
-    plan, members = assemble(program, made)
+    plan, members = assemble(program, made, records)
     _prebuild(made, prebuilding.resolve(tuple(prebuild)), members, progress)
     digest = bundle_write.write(
         out,
@@ -213,7 +214,9 @@ def _prebuild(made: Sequence[Made], triples: Sequence[str], members: dict[str, s
         m.plan.setdefault("prebuilt", {})[triple] = name
 
 
-def assemble(program: Program, made: Sequence[Made]) -> tuple[dict[str, Any], dict[str, str | bytes]]:
+def assemble(
+    program: Program, made: Sequence[Made], records: Sequence[choose.Record] = ()
+) -> tuple[dict[str, Any], dict[str, str | bytes]]:
     """The plan and the text members of a bundle."""
     types = program.types()
 
@@ -232,7 +235,11 @@ def assemble(program: Program, made: Sequence[Made]) -> tuple[dict[str, Any], di
         "variants": [m.plan for m in made],
     }
     members: dict[str, str | bytes] = {m.member: m.text for m in made}
-    members["explain.json"] = json.dumps({m.plan["id"]: m.origin for m in made}, sort_keys=True, indent=1)
+    keys = {b.name: structural_key(b, types) for b in program.binds()}
+    explained = {"kernels": {m.plan["id"]: m.origin for m in made}, "keys": keys}
+    members["explain.json"] = json.dumps(explained, sort_keys=True, indent=1)
+    if records:
+        members["records.json"] = record_files.dump(tuple(records))
     return plan, members
 
 

@@ -53,6 +53,14 @@ Prebuild = Annotated[
         "..., separated by commas. Other machines than this one need the extra 'c'.",
     ),
 ]
+Records = Annotated[
+    Path | None,
+    typer.Option(
+        "--records",
+        metavar="FILE.json",
+        help="Measured choices among the alternates, which go first where they know a kernel (docs/bundle.md).",
+    ),
+]
 NoSelfTest = Annotated[
     bool, typer.Option("--no-self-test", help="Leave out the vectors with which a device is tested at load.")
 ]
@@ -66,6 +74,7 @@ def command(
     state: States = None,
     no_self_test: NoSelfTest = False,
     prebuild: Prebuild = None,
+    records: Records = None,
     allow_nan: AllowNan = False,
     as_json: console.AsJson = False,
 ) -> None:
@@ -76,6 +85,7 @@ def command(
     with needs_compiler():
         from tang_edge import compiler
         from tang_edge.onnx_in import DimRange
+        from tang_edge.schedule.records import load as load_records
     given = {name: DimRange(*r) for name, r in values.ranges("--dim", dim or []).items()}
     path = output or Path(f"{model.stem}.tang")
     watch = console.Watch()
@@ -87,6 +97,7 @@ def command(
             dims=given,
             states=_states(state),
             prebuild=values.commas(prebuild or []),
+            records=load_records(records) if records is not None else (),
             golden=not no_self_test,
             allow_nan=allow_nan,
             progress=stage,
