@@ -161,6 +161,8 @@ C: Final = Dialect(
     splat="TANG_SPLAT({t}, {v})",
     lanes="({t}){{{values}}}",
     extract="{v}[{k}]",
+    to_mask="(-(int32_t)({v}))",
+    from_mask="({v}[{k}] != 0)",
     loop="for (long {n} = {start}; {n} < {stop}; {n} += {step})",
     barrier="",
     floor_div="tang_floor_div({a}, {k})",

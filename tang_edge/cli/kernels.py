@@ -77,10 +77,10 @@ def _steps(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _options(made: Made, bind: Bind) -> Options:
     """The schedules of a bind, made again: the scheduler is a pure function of these arguments."""
     from tang_edge.schedule import choose
-    from tang_edge.schedule.layout import constant_binds
+    from tang_edge.rewrite.constants import is_prologue
 
     v = made.variant
-    constants = {c.name for c in v.program.constants} | constant_binds(v.program)
+    constants = {c.name for c in v.program.constants} | is_prologue(v.program)
     return choose.Defaults()(bind, v.placed, constants, v.limits)
 
 

@@ -80,6 +80,7 @@ class _Legalizer:
                         return replace(s, value=self._calc(s.value, unchecked=True))
                 return replace(s, value=self.value(s.value))
             case Declare():
+                s = self._identity(s)
                 self.ranges.declare(s, rest)
                 return replace(s, init=self.value(s.init))
             case Assign():
@@ -94,6 +95,14 @@ class _Legalizer:
                 return replace(s, dtype=self.stored.get(s.buffer, s.dtype))
             case _:
                 return s
+
+    def _identity(self, s: Declare) -> Declare:
+        """The end of i64 that starts a minimum or maximum is the end of i32 where i64 values are held in i32."""
+        ends = dict(zip(dtype.i64.limits(), dtype.i32.limits(), strict=True))
+        v = s.init
+        if isinstance(v, Lit) and v.dtype is dtype.i64 and dtype.i64 in self.widen and v.value in ends:
+            return replace(s, init=replace(v, value=ends[int(v.value)]))
+        return s
 
     def _store(self, s: Store) -> Statement:
         v = self.value(s.value)

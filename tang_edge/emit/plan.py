@@ -19,6 +19,11 @@ Emit = Callable[[Kernel, str, Sequence[str]], tuple[str, Unit]]  # kernel, where
 Grid = Callable[[Kernel], Sequence[affine.Expr]]
 
 
+def whole_vectors(p: Placed) -> affine.Expr:
+    """Bytes of a constant's buffer, in whole 16-byte vectors: a kernel may declare it as an array of those."""
+    return (p.size * p.dtype.bytes + 15) // 16 * 16
+
+
 class PlanWriter:
     """Collects the kernels that the steps use."""
 
@@ -67,7 +72,7 @@ class PlanWriter:
             "dtype": p.dtype.name,
             "shape": [to_json(e) for e in p.shape],
             "strides": [to_json(e) for e in p.strides],
-            "bytes": to_json(p.bytes() if b.kind != "constant" else p.size * p.dtype.bytes),
+            "bytes": to_json(p.bytes() if b.kind != "constant" else whole_vectors(p)),
             "slot": b.slot,
             "constant": b.tensor if b.kind == "constant" else None,
             "io": self._io(b),

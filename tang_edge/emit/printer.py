@@ -119,7 +119,7 @@ class Printer:
         match v:
             case Lit():
                 one = self.literal(v.value, v.dtype)
-                return one if v.lanes == 1 else self.d.splat.format(v=one, t=self.type(v.dtype, v.lanes))
+                return one if v.lanes == 1 else self.splat(one, v.dtype, v.lanes)
             case Ref():
                 return v.name
             case Int():
@@ -127,16 +127,25 @@ class Printer:
             case Holds():
                 return f"({self.guard(v.guard)})"
             case Splat():
-                return self.d.splat.format(v=self.value(v.value), t=self.type(v.dtype, v.lanes))
+                return self.splat(self.value(v.value), v.dtype, v.lanes)
             case Extract():
-                return self.d.extract.format(v=self.value(v.value), k=v.lane)
+                form = self.d.from_mask if v.dtype.kind is Kind.BOOL else self.d.extract
+                return form.format(v=self.value(v.value), k=v.lane)
             case Lanes():
-                values = ", ".join(map(self.value, v.values))
+                values = ", ".join(self.lane(self.value(x), v.dtype) for x in v.values)
                 return self.d.lanes.format(t=self.type(v.dtype, v.lanes), values=values)
             case Load():
                 return self.load(v)
             case Calc():
                 return self.calc(v)
+
+    def lane(self, text: str, d: DType) -> str:
+        """A scalar as a lane of a vector."""
+        return self.d.to_mask.format(v=text) if d.kind is Kind.BOOL else text
+
+    def splat(self, text: str, d: DType, lanes: int) -> str:
+        """A scalar in every lane."""
+        return self.d.splat.format(v=self.lane(text, d), t=self.type(d, lanes))
 
     def load(self, v: Load) -> str:
         """A read of a buffer, a workgroup array or a row."""

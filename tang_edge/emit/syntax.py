@@ -52,6 +52,8 @@ class Dialect:
     splat: str  # {v} {t}
     lanes: str  # {t} {values}
     extract: str  # {v} {k}
+    to_mask: str  # {v}: a bool as a lane of a vector of bools
+    from_mask: str  # {v} {k}: a lane of a vector of bools as a bool
     loop: str  # {n} {start} {stop} {step}
     barrier: str
     floor_div: str  # {a} {k}: operands that may be negative

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from tang_edge.ir import affine, dtype, scalar
 from tang_edge.ir.affine import Var
 from tang_edge.ir.tensor import Bind, Program, TensorType, walk
+from tang_edge.rewrite.constants import is_prologue
 from tang_edge.schedule.addresses import Layout, Placed, place
 from tang_edge.schedule.analysis import accesses, main_fold, vector_score
 from tang_edge.schedule.limits import Limits
@@ -61,7 +62,7 @@ def assign(program: Program, limits: Limits, lanes: int) -> dict[str, Placed]:
     """The place of every tensor of a program. An Alloc takes the layout that its first writer prefers."""
     types = program.types()
     fixed = {i.name for i in program.inputs} | {c.name for c in program.constants} | {t for _, t in program.outputs}
-    constants = {c.name for c in program.constants} | constant_binds(program)
+    constants = {c.name for c in program.constants} | is_prologue(program)
     layouts: dict[str, Layout] = {n: tuple(range(len(types[n].shape))) for n in types if n in fixed}
     placed = {n: place(types[n], None, stored(types[n], limits)) for n in layouts}
     for item in walk(program.items):
@@ -84,17 +85,3 @@ def _preferred(
         return natural
     axis, score = best_axis(bind, placed, constants, lanes, dict.fromkeys(bind.axes, 1))
     return natural if axis is None or score < 0.1 else innermost(natural, bind.axes.index(axis))
-
-
-def constant_binds(program: Program) -> set[str]:
-    """Names of the binds that depend on constants only: they run once, in the prologue."""
-    known = {c.name for c in program.constants}
-    found: set[str] = set()
-    for item in program.items:
-        if not isinstance(item, Bind) or item.store is not None:
-            continue
-        read = {r.tensor for r in scalar.reads(item.expr)}
-        if read and read <= known and not any(affine.dims(a.extent) for a in item.axes):
-            known.add(item.name)
-            found.add(item.name)
-    return found

@@ -10,10 +10,11 @@ from tang_edge.ir.affine import Dim, Expr
 from tang_edge.ir.kernel import Kernel
 from tang_edge.ir.tensor import Alloc, Bind, If, Item, Loop, Program
 from tang_edge.ir.tensor import bind as make_bind
+from tang_edge.rewrite.constants import is_prologue
 from tang_edge.schedule import choose
 from tang_edge.schedule.addresses import Placed, place
 from tang_edge.schedule.cpu import Scheduled
-from tang_edge.schedule.layout import assign, constant_binds, stored
+from tang_edge.schedule.layout import assign, stored
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import lower, target_of
 from tang_edge.schedule.memory import Life, assign_slots, lifetimes
@@ -94,7 +95,7 @@ def build(program: Program, limits: Limits, scheduler: choose.Scheduler) -> Vari
     """Schedule every bind of an optimised program for a class of devices."""
     placed = dict(assign(program, limits, max(1, limits.lanes(4))))
     # an output is written by a step: the packed region is no output
-    early = constant_binds(program) - {tensor for _, tensor in program.outputs}
+    early = is_prologue(program) - {tensor for _, tensor in program.outputs}
     constants = {c.name for c in program.constants}
     work = _Work(program, limits, scheduler, placed, constants, early)
     steps = tuple(work.step(i) for i in program.items if not isinstance(i, Alloc) and _name(i) not in early)
@@ -162,7 +163,7 @@ class _Work:
         scheduler: choose.Scheduler,
         placed: dict[str, Placed],
         constants: set[str],
-        early_names: set[str],
+        early_names: frozenset[str],
     ) -> None:
         self.program, self.limits, self.scheduler, self.placed = program, limits, scheduler, placed
         self.constants, self.early_names = constants, early_names

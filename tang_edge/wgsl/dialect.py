@@ -126,6 +126,8 @@ WGSL: Final = Dialect(
     splat="{t}({v})",
     lanes="{t}({values})",
     extract="{v}[{k}]",
+    to_mask="{v}",
+    from_mask="{v}[{k}]",
     loop="for (var {n}: i32 = {start}; {n} < {stop}; {n} += {step})",
     barrier="workgroupBarrier();",
     floor_div="tang_floor_div({a}, {k})",
