@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Expr, Var
+from tang_edge.ir.dtype import boolean
 from tang_edge.ir.scalar import Const, Get, Idx, Op, Read, Scalar
 from tang_edge.ir.tensor import Bind, Item, Program, TensorType, map_items, out_axes
 from tang_edge.rewrite.cost import nodes, size
@@ -133,7 +134,11 @@ def _atom(e: Expr) -> affine.Atom | None:
 
 
 def is_stored(x: Scalar) -> bool:
-    """A read, perhaps cast: a wider copy of a constant is not worth its memory."""
+    """A read, perhaps cast: a wider copy of a constant is not worth its memory. Nor is a condition worth a tensor: comparing
+    again is cheaper, and range analysis needs to see what was compared.
+    """
+    if x.dtype is boolean:
+        return True
     while isinstance(x, Op) and x.name == "cast":
         (x,) = x.args
     return isinstance(x, (Read, Const, Idx))
