@@ -76,8 +76,8 @@ def _steps(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _options(made: Made, bind: Bind) -> Options:
     """The schedules of a bind, made again: the scheduler is a pure function of these arguments."""
-    from tang_edge.schedule import choose
     from tang_edge.rewrite.constants import is_prologue
+    from tang_edge.schedule import choose
 
     v = made.variant
     constants = {c.name for c in v.program.constants} | is_prologue(v.program)

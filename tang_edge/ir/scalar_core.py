@@ -148,7 +148,7 @@ class St(_Arithmetic, metaclass=Interned):
 class Monoid(metaclass=Interned):
     """An associative combine with an identity, as data.
 
-    identity     one constant a component (finite sentinels stand for infinities on devices: see `emit.legalize`)
+    identity     one constant a component
     combine      one expression over St a component
     commutative  the order of the elements does not matter
     exact        the order of combining does not matter bit for bit (max, integer sums)
