@@ -18,6 +18,7 @@ from tang_edge.c_fallback.library import Library
 from tang_edge.emit.plan import PlanWriter
 from tang_edge.emit.sizes import to_json
 from tang_edge.emit.unit import Unit
+from tang_edge.errors import UnsupportedModel
 from tang_edge.ir import affine, interp
 from tang_edge.ir.dtype import Kind
 from tang_edge.ir.kernel import Kernel
@@ -124,6 +125,7 @@ def pack_program(
     """Compile a tensor program into a bundle at `out`; the arguments are those of `pack`."""
     classes = classes_of(tuple(targets))
     source, found = with_states(source, states)
+    check_extent(source)
     progress("rewrite", 0, 1)
     program = optimize(source)
     made = _variants(program, classes, records, progress)
@@ -290,6 +292,21 @@ def smallest_sizes(program: Program) -> dict[str, int]:
                 break
             sizes = trial
     return sizes
+
+
+MOST_ELEMENTS = 1 << 31  # of one tensor at its smallest sizes: beyond, no device class can index or hold it
+
+
+def check_extent(program: Program) -> None:
+    """Raises UnsupportedModel, naming the tensor, when a tensor is too large even at the smallest sizes."""
+    sizes = smallest_sizes(program)
+    for name, t in program.types().items():
+        count = 1
+        for e in t.shape:
+            count *= max(0, affine.evaluate(e, sizes))
+        if count > MOST_ELEMENTS:
+            remedy = f"Tensors of up to {MOST_ELEMENTS:,} elements are supported; give smaller sizes"
+            raise UnsupportedModel(f"has {count:,} elements at the smallest sizes", where=f"tensor '{name}'", remedy=remedy)
 
 
 def _gap(c: Constraint, sizes: Mapping[str, int]) -> int:

@@ -171,6 +171,8 @@ class Importer:
     def inputs(self, graph: GraphProto, dims: DimTable, scope: Scope) -> None:
         """Declare the graph's inputs (those that are not initialisers)."""
         initial = {i.name for i in graph.initializer} | {i.values.name for i in graph.sparse_initializer}
+        _no_name_twice([i.name for i in graph.input if i.name not in initial], "input")
+        _no_name_twice([o.name for o in graph.output], "output")
         for info in graph.input:
             if info.name in initial:
                 continue
@@ -328,6 +330,14 @@ def sequence(elements: Sequence[Expr], k: Expr, dt: dtype.DType) -> Scalar:
         here = scalar.op("lt", scalar.idx(k, dtype.i32), scalar.const(j + 1, dtype.i32))
         out = scalar.select(here, number(elements[j], dt), out)
     return out
+
+
+def _no_name_twice(names: Sequence[str], what: str) -> None:
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise UnsupportedModel(
+                f"two {what}s have this name", where=f"{what} '{name}'", remedy="The model is malformed: run onnx.checker on it"
+            )
 
 
 def _input_shape(info: ValueInfoProto, dims: DimTable) -> list[Expr]:

@@ -7,6 +7,11 @@ import json
 import clikit
 import pytest
 from clikit import call, facts, refused
+from onnx import TensorProto, helper
+
+from tang_edge import compiler
+from tang_edge.errors import UnsupportedModel
+from tang_edge.onnx_in import read_model
 
 
 def test_shows_what_it_made(mlp, tmp_path):
@@ -138,3 +143,19 @@ def test_a_triple_that_is_none(mlp, tmp_path):
     words = refused("pack", mlp, "-o", tmp_path / "m.tang", "--prebuild", "toaster-linux")
     assert "toaster-linux" in words and "x86_64-linux-gnu" in words
     assert not (tmp_path / "m.tang").exists()
+
+
+def test_a_tensor_too_large_to_hold_is_named(tmp_path) -> None:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["y"])],
+            "huge",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1 << 40])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1 << 40])],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    with pytest.raises(UnsupportedModel, match=r"tensor 'x'.*1,099,511,627,776 elements"):
+        compiler.pack_program(read_model(model.SerializeToString()), tmp_path / "huge.tang")
+    assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ from nets import f32, graph, info, model, net, node, run
 from onnx import TensorProto, external_data_helper, helper
 
 from tang_edge.errors import InputError, UnsupportedModel
+from tang_edge.ir import interp
 from tang_edge.onnx_in import DimRange, import_model, read_model
 
 RELU = [node("Relu", ["x"], ["y"], name="r")]
@@ -112,6 +113,30 @@ def test_malformed_graphs() -> None:
     unranked = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
     g = graph(RELU, [unranked], [info("y", [2])])
     refused(model(g).SerializeToString(), "input 'x'", "no shape")
+
+
+def test_names_used_twice() -> None:
+    twice = graph(RELU, [info("x", [2]), info("x", [2])], [info("y", [2])])
+    refused(model(twice).SerializeToString(), "input 'x'", "two inputs")
+    out = graph(RELU, [info("x", [2])], [info("y", [2]), info("y", [2])])
+    refused(model(out).SerializeToString(), "output 'y'", "two outputs")
+
+
+def test_constant_index_outside() -> None:
+    raw = net([node("Gather", ["x", "i"], ["y"], name="g")], {"x": [3]}, ["y"], i=np.array([7], np.int64))
+    refused(raw, "Gather 'g'", "index 7", "axis of 3")
+
+
+def test_branches_within_branches_that_share_result_names() -> None:
+    inner = graph([node("Relu", ["x"], ["r"])], [], [info("r", [3])])
+    other = graph([node("Abs", ["x"], ["r"])], [], [info("r", [3])])
+    for _ in range(3):
+        inner = graph([node("If", ["c"], ["r"], then_branch=inner, else_branch=other)], [], [info("r", [3])])
+    m = model(graph(list(inner.node), [info("x", [3]), info("c", [], TensorProto.BOOL)], [info("r", [3])]))
+    x = np.array([-1.0, 2.0, -3.0], np.float32)
+    program = read_model(m.SerializeToString())
+    for c, expected in ((True, np.maximum(x, 0)), (False, np.abs(x))):
+        assert np.array_equal(interp.run(program, {"x": x, "c": np.array(c)})["r"], expected)
 
 
 def test_data_dependent_sizes() -> None:

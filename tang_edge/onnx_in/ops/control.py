@@ -80,6 +80,7 @@ def _branch(n: Node, graph: GraphProto, results: list[str]) -> tuple[tuple[Item,
         n.importer.run(graph, scope)
         values = [result_of(n, scope, o.name) for o in graph.output]
         bound = {i.name for i in builder.items if not isinstance(i, (tensor.If, tensor.Loop))}
+        bound.update(r for i in builder.items if isinstance(i, (tensor.If, tensor.Loop)) for r in i.results)
         for v, name in zip(values, results, strict=True):
             if v.tensor != name or name not in bound:
                 n.importer.bind(name, v.shape, lambda c, v=v: n.at(v, c), n)  # type: ignore[misc]

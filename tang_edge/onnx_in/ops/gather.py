@@ -30,13 +30,17 @@ def place(n: Node, index: Value, coords: list[Expr], extent: Expr) -> Expr:
     if index.known is not None:
         elements = [expr_of(e) for e in as_objects(index.known).ravel().tolist()]
         elements = [e + extent if affine.bounds(e)[1] < 0 else e for e in elements]
+        for e in elements:
+            if affine.nonneg(-e - 1) or affine.nonneg(e - extent):
+                n.fail(f"index {e} is outside of an axis of {extent}")
+        inside = all(affine.nonneg(e) and affine.nonneg(extent - 1 - e) for e in elements)
         steps = [b - a for a, b in itertools.pairwise(elements)]
         flat = affine.const(0)
         for c, e in zip(coords, index.shape, strict=True):
             flat = flat * e + c
-        if len(elements) == 1:
+        if len(elements) == 1 and inside:
             return elements[0]
-        if steps and all(s is steps[0] for s in steps):
+        if steps and inside and all(s is steps[0] for s in steps):
             return elements[0] + flat * steps[0]
         if index.data is not None and (index.data >= 0).all():
             v = n.at(index, coords)
