@@ -36,12 +36,13 @@ def outer_folds(x: Scalar) -> tuple[Comprehension, ...]:
 
 
 def typical(e: Expr) -> int:
-    """A size to reckon with when a default is picked: every dimension at the geometric mean of its range."""
+    """A size to reckon with when a default is picked: every dimension at the geometric mean of its range; at least 1."""
     if e.constant is not None:
-        return e.constant
+        return max(1, e.constant)
     sizes = {d.name: max(d.lo, round((d.lo * d.hi) ** 0.5) // d.multiple * d.multiple) for d in affine.dims(e)}
     lo, hi = affine.bounds(e)
-    return max(lo, min(hi, affine.evaluate(e, sizes))) if not affine.variables(e) else max(lo, min(hi, TYPICAL))
+    guess = TYPICAL if affine.variables(e) else affine.evaluate(e, sizes)
+    return max(1, lo, min(hi, guess))
 
 
 def main_fold(bind: Bind) -> Comprehension | None:
@@ -123,6 +124,8 @@ def vector_score(bind: Bind, v: Var, reads: Collection[Access], lanes: int, stor
     a bonus when the tensors that are not constants do not move along v, so that one element serves all lanes.
     """
     n = v.extent.constant
+    if n == 0:
+        return 0.0
     score = 0.9 if n is None else n / (-(-n // lanes) * lanes)
     if any(isinstance(a, Opaque) and v in scalar.free(a.value) for r in reads for a in affine.atoms(r.address)):
         return 0.0

@@ -127,6 +127,12 @@ def test_constant_index_outside() -> None:
     refused(raw, "Gather 'g'", "index 7", "axis of 3")
 
 
+def test_range_without_end() -> None:
+    nodes = [node("Range", ["a", "b", "d"], ["r"], name="r"), node("Add", ["x", "r"], ["y"])]
+    raw = net(nodes, {"x": [5]}, ["y"], a=np.float32(0), b=np.float32(5), d=np.float32(0))
+    refused(raw, "Range 'r'", "step of 0")
+
+
 def test_branches_within_branches_that_share_result_names() -> None:
     inner = graph([node("Relu", ["x"], ["r"])], [], [info("r", [3])])
     other = graph([node("Abs", ["x"], ["r"])], [], [info("r", [3])])

@@ -242,6 +242,8 @@ def _range(n: Node, start: Array, limit: Array, delta: Array) -> Folded:
     if any(v.dtype == object for v in (start, limit, delta)):
         raise NotFoldable
     a, b, d = (v.ravel()[0] for v in (start, limit, delta))
+    if d == 0:
+        n.fail("a step of 0")
     count = max(0, int(np.ceil((b - a) / d)))
     if count > 4096:
         raise NotFoldable
