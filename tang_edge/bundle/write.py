@@ -74,6 +74,8 @@ def write(
     Raises:
         BundleError: the plan does not fit its schema, or a member is missing or oversized.
     """
+    if remember:
+        trust.private_dir(trust.config_dir())  # a folder that cannot be used is said before there is a bundle
     with _atomically(Path(path)) as file:
         out = _Output(file)
         table = _write_constants(out, plan, constants)
@@ -97,6 +99,8 @@ def write(
 @contextlib.contextmanager
 def _atomically(target: Path) -> Iterator[IO[bytes]]:
     """A temporary file beside ``target`` that takes its place at the end, and is gone after an error."""
+    if target.is_dir() or not target.name:
+        raise BundleError("cannot be written (is a folder)", where=str(target), remedy="Give the name of a file")
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     except OSError as error:
@@ -108,6 +112,9 @@ def _atomically(target: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise BundleError(f"cannot be written ({error.strerror or error})", where=str(target)) from error
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

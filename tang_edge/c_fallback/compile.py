@@ -104,11 +104,18 @@ def host_triple() -> str:
 
 @functools.cache
 def find_compiler() -> Compiler | None:
-    """The C compiler of this machine: ``TANG_EDGE_CC``, gcc, cc, clang or ziglang; None if none works."""
-    candidates: list[tuple[str, ...]] = []
-    if os.environ.get("TANG_EDGE_CC"):
-        candidates.append(tuple(shlex.split(os.environ["TANG_EDGE_CC"])))
-    candidates += [(path,) for name in ("gcc", "cc", "clang") if (path := shutil.which(name))]
+    """The C compiler of this machine: ``TANG_EDGE_CC`` if it is set, else gcc, cc, clang or ziglang; None if there is none.
+
+    Raises:
+        DeviceError: ``TANG_EDGE_CC`` is set and is no working compiler.
+    """
+    asked = os.environ.get("TANG_EDGE_CC")
+    if asked:
+        found = _working(tuple(shlex.split(asked)))
+        if found is None:
+            raise DeviceError("is no working C compiler", where=f"TANG_EDGE_CC={asked}", remedy="Correct it or unset it")
+        return found
+    candidates = [(path,) for name in ("gcc", "cc", "clang") if (path := shutil.which(name))]
     return next((c for command in candidates if (c := _working(command)) is not None), None) or find_zig()
 
 

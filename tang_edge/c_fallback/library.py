@@ -12,7 +12,11 @@ from tang_edge.emit.unit import Unit, grid_total, unit
 from tang_edge.ir import affine, dtype
 from tang_edge.ir.affine import Dim, Expr
 from tang_edge.ir.kernel import Kernel, statements, values_of
+from tang_edge.ir.tensor import Bind
+from tang_edge.schedule.analysis import main_fold
 from tang_edge.schedule.variant import AnyStep, Measure, Repeat, Step, Variant
+
+ELEMENTWISE = 4  # multiply-adds that take as long as one element of a map: loading, a function, storing
 
 
 class Library:
@@ -163,14 +167,14 @@ class Library:
         for a, alternate in enumerate(s.alternates):
             lines += [f"  case {a}: {{" if many and a + 1 < len(s.alternates) else "  default: {" if many else "  {"]
             for k in alternate.kernels:
-                lines += self._dispatch(k, s.bind.name, hot=a == 0 and name[0] == "s")
+                lines += self._dispatch(k, s.bind, hot=a == 0 and name[0] == "s")
             lines.append("  break; }" if many else "  }")
         if many:
             lines.append("  }")
         return "\n".join([*lines, "}"])
 
-    def _dispatch(self, k: Kernel, where: str, hot: bool) -> list[str]:
-        name, u = self.kernel(k, where)
+    def _dispatch(self, k: Kernel, bind: Bind, hot: bool) -> list[str]:
+        name, u = self.kernel(k, bind.name)
         self.hot |= {name} if hot else set()
         buffers = ", ".join(self._pointer(b.tensor) for b in u.kernel.buffers)
         params = ", ".join(self.size(affine.as_expr(d)) for d in u.params) or "0"
@@ -178,7 +182,7 @@ class Library:
         return [
             f"    void *const b[] = {{{buffers}}};",
             f"    const long p[] = {{{params}}};",
-            f"    tang_for(x->pool, {name}, b, p, {total});",
+            f"    tang_for({self.size(work(bind))} < TANG_ALONE ? 0 : x->pool, {name}, b, p, {total});",
         ]
 
     def _pointer(self, tensor: str) -> str:
@@ -245,6 +249,15 @@ class Library:
         lines += ["  const int32_t last = call->last < 0 ? INT32_MAX : call->last;"]
         lines += ["  return call->phase == 0 ? tang_phase0(x, call->first, last) : tang_phase1(x, call->first, last);"]
         return "\n".join([*lines, "}"])
+
+
+def work(bind: Bind) -> Expr:
+    """About how many vectorised multiply-adds a bind costs: waking threads for a few does not pay."""
+    fold = main_fold(bind)
+    total = affine.const(ELEMENTWISE if fold is None else 1)
+    for a in (*bind.axes, *(fold.axes if fold is not None else ())):
+        total = total * a.extent
+    return total
 
 
 def _range_check(d: Dim, k: int) -> str:

@@ -52,6 +52,10 @@ static void *tang_worker(void *arg) {
   }
 }
 
+/* Multiply-adds (about 20 microseconds of them) below which a loop runs on the caller alone: a sleeping thread takes as long to
+   wake. */
+#define TANG_ALONE 500000L
+
 static void tang_for(tang_pool *w, tang_kernel fn, void *const *b, const long *p, long total) {
   if (w == 0 || w->threads < 2 || total < 2) {
     if (total > 0) fn(b, p, 0, total);
