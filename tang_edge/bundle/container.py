@@ -103,7 +103,8 @@ def _central_directory(data: memoryview) -> list[zipfile.ZipInfo]:
     tail = bytes(data[-_END.size :])
     magic, _, _, _, count, size, start, comment = _END.unpack(tail)
     if magic != b"PK\5\6" or comment or start + size + _END.size != len(data) or count > fmt.MAX_MEMBERS:
-        raise BundleError("not a tang bundle, or truncated", where="bundle", remedy=_AGAIN)
+        remedy = _AGAIN if bytes(data[:4]) == b"PK\3\4" else "A bundle is made with: tang-edge pack MODEL.onnx"
+        raise BundleError("not a tang bundle, or truncated", where="bundle", remedy=remedy)
     if size > count * (_CENTRAL.size + fmt.MAX_NAME):
         raise BundleError("the directory of the file is too large", where="bundle", remedy=_AGAIN)
     try:

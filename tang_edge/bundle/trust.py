@@ -49,7 +49,8 @@ def private_dir(path: Path) -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = path.stat()
     except OSError as error:
-        raise BundleError(f"the folder cannot be made ({error.strerror})", where=str(path)) from error
+        remedy = "Set TANG_EDGE_CONFIG (settings) and TANG_EDGE_CACHE (compiled libraries) to folders of yours"
+        raise BundleError(f"the folder cannot be made ({error.strerror})", where=str(path), remedy=remedy) from error
     if os.name == "posix" and (state.st_uid != os.getuid() or state.st_mode & 0o022):
         raise BundleError(
             "the folder belongs to another user or others can write to it",
@@ -74,9 +75,13 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 def remember(manifest_sha256: str) -> None:
     """Note that a bundle was packed on this machine."""
-    folder = private_dir(config_dir())
-    kept = [h for h in _hashes() if h != manifest_sha256][-_KEPT + 1 :]
-    write_atomically(folder / _FILE, "".join(f"{h}\n" for h in [*kept, manifest_sha256]).encode())
+    path = private_dir(config_dir()) / _FILE
+    if len(_hashes()) >= 2 * _KEPT:
+        write_atomically(path, "".join(f"{h}\n" for h in _hashes()[-_KEPT:]).encode())
+    # appended, not rewritten: another process that packs at the same time adds its own
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "ab") as file:
+        file.write(f"{manifest_sha256}\n".encode())
 
 
 def packed_here(manifest_sha256: str) -> bool:

@@ -179,7 +179,7 @@ class _Legalizer:
             raise TargetLimit(
                 f"64-bit integers may exceed 32 bits in '{what}', and the device class has no 64-bit integers",
                 where=self.where,
-                remedy="Run it on a C target, or narrow the range of the inputs' dimensions.",
+                remedy="Pack it for C only (--target cpu-generic), or narrow the range of the inputs' dimensions.",
             )
 
 

@@ -54,6 +54,8 @@ class Defaults:
 
     def __call__(self, bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Options:
         """Candidates, best first."""
+        if any(a.extent.constant == 0 for a in bind.axes):  # nothing to compute: no shape of a tile fits it
+            return [("points", Scheduled(bind, (), (plain(bind, placed, limits),)))]
         family = FAMILIES[limits.backend]
         options = list(family(bind, placed, constants, limits))
         key = (self.key_of or {}).get(bind.name)
