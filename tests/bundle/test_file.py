@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import stat
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -330,3 +332,47 @@ def test_packed_here(tmp_path, monkeypatch):
     if os.name == "posix":
         (tmp_path / "config").chmod(0o777)  # others could have written the list
         assert not trust.packed_here(digest)
+
+
+def test_a_model_in_place_of_a_bundle(broken):
+    with pytest.raises(BundleError, match="tang-edge pack"):
+        broken(b"\x08\x08\x12\x07pytorch" + bytes(200))
+
+
+def test_the_target_is_a_folder_or_the_disk_is_full(tmp_path, monkeypatch):
+    with pytest.raises(BundleError, match="is a folder"):
+        tangkit.make(tmp_path, remember=False)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BundleError, match=r"full\.tang: cannot be written \(No space"):
+        tangkit.make(tmp_path / "full.tang", remember=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_that_cannot_be_kept_are_said_before_there_is_a_bundle(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TANG_EDGE_CONFIG", str(tmp_path / "file" / "x"))
+    with pytest.raises(BundleError, match="TANG_EDGE_CONFIG"):
+        tangkit.make(tmp_path / "kit.tang", remember=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_packed_here_by_many_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("TANG_EDGE_CONFIG", str(tmp_path / "config"))
+    digests = [f"{i:064x}" for i in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(trust.remember, digests))
+    assert all(map(trust.packed_here, digests))
+
+
+def test_the_list_of_bundles_packed_here_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setenv("TANG_EDGE_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setattr(trust, "_KEPT", 5)
+    digests = [f"{i:064x}" for i in range(30)]
+    for d in digests:
+        trust.remember(d)
+    assert all(map(trust.packed_here, digests[-5:]))
+    assert len((tmp_path / "config" / "packed-here.txt").read_text().split()) <= 10
