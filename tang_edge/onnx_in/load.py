@@ -37,7 +37,9 @@ def load(source: str | PathLike[str] | bytes) -> tuple[ModelProto, str | None, s
             raise UnsupportedModel(
                 f"cannot be read: {e.strerror or e}", where=where, remedy="Give the path of an ONNX file"
             ) from e
-    model = _expanded(_parse(raw, where), where)
+    model = _parse(raw, where)
+    _check_names(model.graph, where)
+    model = _expanded(model, where)
     _check_operators(model, where)
     return model, folder, hashlib.sha256(raw).hexdigest()
 
@@ -57,6 +59,21 @@ def _parse(raw: bytes, where: str) -> ModelProto:
             remedy="Download or export it again",
         )
     return model
+
+
+def _check_names(graph: GraphProto, where: str) -> None:
+    """Raise UnsupportedModel when two nodes, or two weights, of a graph make tensors of one name: either could be meant."""
+    made = (o for node in graph.node for o in node.output if o)
+    for what, names in (("nodes", made), ("initialisers", (i.name for i in graph.initializer))):
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                remedy = "The model is malformed: run onnx.checker on it"
+                raise UnsupportedModel(f"two {what} make a tensor '{name}'", where=where, remedy=remedy)
+            seen.add(name)
+    for node in graph.node:
+        for g in subgraphs(node):
+            _check_names(g, where)
 
 
 def opsets_of(model: ModelProto) -> dict[str, int]:

@@ -189,3 +189,10 @@ def test_a_link_out_of_the_folder_is_outside(tmp_path: Path) -> None:
     path = external(inner, "link.bin")
     (inner / "link.bin").symlink_to(tmp_path / "secret.bin")
     refused(path, "tensor 'w'", "outside")
+
+
+def test_a_name_made_twice_is_refused() -> None:
+    refused(net([*RELU, node("Abs", ["x"], ["y"])], {"x": [2]}, ["y"]), "two nodes", "'y'")
+    g = graph([node("Add", ["x", "w"], ["y"])], [info("x", [2])], [info("y", [2])], w=f32(2))
+    g.initializer.append(g.initializer[0])
+    refused(model(g).SerializeToString(), "two initialisers", "'w'")
