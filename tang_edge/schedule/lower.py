@@ -220,6 +220,9 @@ class _Lowering:
         self._reduced(fold, loops[1:], states)
         if any(at == x.var.name for _, at in self.nest.staged):
             self.scopes.add(Barrier())
+        for read, at in self.nest.staged:
+            if at == x.var.name:  # what is around the fold may read the same elements: from memory
+                self.exprs.staged.pop(read, None)
         del self.exprs.known[len(self.exprs.known) - len(guards) :]
         self.opened.discard(x.var)
         body = self.scopes.pop()
