@@ -98,6 +98,24 @@ def constant_bytes(plan: fmt.Plan) -> int:
     return sum(fmt.storage_bytes(c.dtype, elements(c.shape)) for c in plan.constants)
 
 
+RESERVE = 64 << 20
+"""Bytes of an arena that a session takes for its greatest sizes from the start, so that it never grows; a larger one grows."""
+
+
+def greatest_dims(plan: fmt.Plan) -> dict[str, int]:
+    """The greatest legal value of each dimension, constraints aside."""
+    return {d.name: d.max // d.multiple * d.multiple for d in plan.dims}
+
+
+def reserved(plan: fmt.Plan, variant: fmt.Variant) -> Region | None:
+    """The arena for the greatest sizes where that is at most RESERVE bytes, else None."""
+    try:
+        whole = region(variant.slots, greatest_dims(plan), variant.id)
+    except BundleError:  # beyond what sizes can express: such an arena grows with what is asked
+        return None
+    return whole if whole.total <= RESERVE else None
+
+
 def peak_bytes(plan: fmt.Plan, variant: fmt.Variant, dims: Mapping[str, int]) -> int:
     """Bytes of weights, packed weights and arena together, for one session at these dimension values."""
     arena = region(variant.slots, dims, variant.id)

@@ -219,7 +219,7 @@ class CWorker:
         self._sizes = Sizes()
 
     def prepare(self, dims: Mapping[str, int]) -> Ready:
-        """The prepared call; the arena grows where these sizes need more than any before."""
+        """The prepared call; an arena too large to be reserved grows where these sizes need more than any before."""
         key = tuple(dims.values())
         found = self._sizes.get(key)
         if found is not None:
@@ -227,6 +227,8 @@ class CWorker:
         engine = self._engine
         need = engine.arena_need(dims)
         if need > self._arena.nbytes:
+            whole = layout.reserved(engine.plan, engine.variant)
+            need = max(need, whole.total + fmt.SLOT_ALIGN if whole is not None else 0)
             self._sizes.clear()
             self._arena = host_arrays.allocate(need, engine.variant.id)
         region = layout.region(engine.variant.slots, dims, engine.variant.id)

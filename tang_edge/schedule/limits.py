@@ -20,6 +20,8 @@ class Limits:
     registers      vector registers a micro-kernel may count on (accumulators + operands)
     copy_constants kernels read constants from the packed region only (which has slack behind each), not from the model file
     aligned_vectors vectors are loaded and stored at multiples of their size only, from buffers declared as vectors
+    serial_turns   turns that the loops of one invocation may take in all (Mesa's llvmpipe ends a shader's loops after 65,535
+                   turns and says nothing: lp_limits.h)
     cpu_prefers    tag of the alternates to prefer when the adapter turns out to be a CPU
     """
 
@@ -38,6 +40,7 @@ class Limits:
     cpu_prefers: str | None = None
     copy_constants: bool = False
     aligned_vectors: bool = False
+    serial_turns: int = 1 << 62
     measured_on: str = "untested defaults"
 
     def lanes(self, bytes_each: int) -> int:
@@ -57,6 +60,7 @@ _BROWSER = Limits(
     "webgpu",
     vector_bytes=16,
     aligned_vectors=True,
+    serial_turns=65535,
     workgroup_memory=16384,
     invocations=256,
     binding_bytes=128 << 20,

@@ -23,6 +23,19 @@ BLOCK = 64  # reduced elements of a block, about
 MOST_BLOCKS = 32
 
 
+def iterations(fold: Comprehension) -> int:
+    """The greatest number of turns that one invocation's serial loops over the fold may take."""
+    n = 1
+    for a in fold.axes:
+        n *= max(1, affine.bounds(a.extent)[1])
+    return n
+
+
+def applies(fold: Comprehension) -> bool:
+    """One state component, and no reduction inside the lift."""
+    return len(fold.lifts) == 1 and scalar.height(fold.lifts[0]) == 0
+
+
 def worth(bind: Bind, fold: Comprehension) -> Var | None:
     """The axis to split, or None where two passes would not pay or the rule does not apply (several state components)."""
     free = scalar.free(Get(fold, 0))
@@ -31,15 +44,22 @@ def worth(bind: Bind, fold: Comprehension) -> Var | None:
         outputs *= typical(a.extent) if a in free else 1
     for a in fold.axes:
         work *= typical(a.extent)
-    longest = max(fold.axes, key=lambda a: typical(a.extent))
-    single = len(fold.lifts) == 1 and scalar.height(fold.lifts[0]) == 0
-    return longest if single and outputs <= FEW_OUTPUTS and work >= LONG and typical(longest.extent) >= 2 else None
+    axis = longest(fold)
+    return axis if applies(fold) and outputs <= FEW_OUTPUTS and work >= LONG and typical(axis.extent) >= 2 else None
 
 
-def split_reduction(bind: Bind, fold: Comprehension, axis: Var) -> tuple[Bind, Bind]:
-    """The bind of the partial states and the bind that combines them (its own name and expression otherwise)."""
+def longest(fold: Comprehension) -> Var:
+    """The axis of the greatest typical size."""
+    return max(fold.axes, key=lambda a: typical(a.extent))
+
+
+def split_reduction(bind: Bind, fold: Comprehension, axis: Var, most: int) -> tuple[Bind, Bind]:
+    """The bind of the partial states and the bind that combines them (its own name and expression otherwise).
+
+    There are enough blocks for no invocation to take more than about `most` turns at the greatest sizes.
+    """
     n = axis.extent
-    blocks = max(2, min(MOST_BLOCKS, typical(n) // BLOCK or 2, typical(n)))
+    blocks = max(2, min(MOST_BLOCKS, typical(n) // BLOCK or 2, typical(n)), -(-2 * iterations(fold) // most))
     length = (n + (blocks - 1)) // blocks
     free = scalar.free(Get(fold, 0))
     outs = [a for a in bind.axes if a in free]

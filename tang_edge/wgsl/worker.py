@@ -58,7 +58,9 @@ class WebGpuWorker:
         packed = layout.region(variant.packed_slots, {}, variant.id)
         layout.check_slots(variant, dims, region, packed)
         before = list(self._arena.buffers)
+        whole = layout.reserved(self._engine.plan, variant) if not before else None
         try:
+            self._arena.fit(region if whole is None else whole, self._alone)
             self._arena.fit(region, self._alone)
         finally:
             if self._arena.buffers[: len(before)] != before:

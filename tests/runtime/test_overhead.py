@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import timeit
 import tracemalloc
 
 import numpy as np
@@ -56,16 +54,11 @@ def tiny(tmp_path, needs_c):
         yield model, {n: np.full(4, k, np.float32) for k, n in enumerate(names[0])}
 
 
-def test_at_most_8_microseconds(tiny):
+def test_many_ports(tiny):
+    """What a call costs is measured in `benchmarks`; here: that its short way gives the right answers, again and again."""
     model, inputs = tiny
-    result = model.run(inputs)
-    assert [v[0] for v in result.values()] == [6, 7, 8, 9, 10, 11]
-    number = 2000
-    best = min(timeit.repeat(lambda: model.run(inputs), number=number, repeat=15)) / number
-    print(f"\n{best * 1e6:.2f} microseconds a call")
-    # the figure is for a quiet machine; a loaded one gets room, so that the test only catches real growth
-    busy = os.getloadavg()[0] > (os.cpu_count() or 1) / 2
-    assert best < (24e-6 if busy else 8e-6)
+    for _ in range(3):
+        assert [v[0] for v in model.run(inputs).values()] == [6, 7, 8, 9, 10, 11]
 
 
 def test_alternating_sizes_stay_prepared(tiny):
@@ -73,9 +66,12 @@ def test_alternating_sizes_stay_prepared(tiny):
     cases = [{f"i{k}": np.zeros(n, np.float32) for k in range(7)} for n in (1, 2, 3)]
     for inputs in cases:
         model.run(inputs)
-    best = min(timeit.repeat(lambda: [model.run(c) for c in cases], number=300, repeat=5)) / 900
-    print(f"\n{best * 1e6:.2f} microseconds a call")
-    assert best < 250e-6
+    sizes = model._first._worker._sizes
+    ready = [sizes.get((n,)) for n in (1, 2, 3)]
+    assert None not in ready
+    for inputs in cases:
+        model.run(inputs)
+    assert all(a is b for a, b in zip(ready, [sizes.get((n,)) for n in (1, 2, 3)], strict=True))
 
 
 def test_memory_does_not_grow(tiny):
