@@ -178,7 +178,7 @@ def build_variant(program: Program, limits: Limits, records: Sequence[choose.Rec
     types = program.types()
     keys = {b.name: structural_key(b, types) for b in program.binds()} if records else None
     v = variant.build(program, limits, choose.Defaults(tuple(records), keys))
-    return (_emit_wgsl if limits.invocations > 1 else _emit_c)(v)
+    return EMITTERS[limits.backend](v)
 
 
 def _emit_wgsl(v: variant.Variant) -> Made:
@@ -215,6 +215,9 @@ def _prebuild(made: Sequence[Made], triples: Sequence[str], members: dict[str, s
         name = prebuilding.member(triple, m.plan["id"])
         members[name] = prebuilding.library(m.text, triple, m.plan["class"], m.member)
         m.plan.setdefault("prebuilt", {})[triple] = name
+
+
+EMITTERS: dict[str, Callable[[variant.Variant], Made]] = {"webgpu": _emit_wgsl, "c": _emit_c}
 
 
 def assemble(

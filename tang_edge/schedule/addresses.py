@@ -5,7 +5,7 @@ A layout is a permutation of a tensor's axes, outermost first: (0, 1, 2, 3) is r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tang_edge.ir import affine
@@ -67,8 +67,3 @@ def collapsible(a: Var, b: Var, addresses: Iterable[Expr], others: Iterable[Expr
         if ca is None or cb is None or ca is not cb * b.extent:
             return False
     return True
-
-
-def constants_of(e: Expr, mapping: Mapping[Var, Expr]) -> Expr:
-    """`substitute`, named for its use with a point of unrolled loops."""
-    return affine.substitute(e, mapping)

@@ -6,7 +6,7 @@ search: the defaults are the only candidates, and records choose among the alter
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,11 +74,12 @@ def _cpu(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], l
 
 
 FAMILIES: dict[str, Scheduler] = {"c": _cpu, "webgpu": gpu.options}
+PLAIN: dict[str, Callable[[Bind, Mapping[str, Placed]], Nest]] = {"c": cpu.plain, "webgpu": gpu.plain}
 
 
 def plain(bind: Bind, placed: Mapping[str, Placed], limits: Limits) -> Nest:
     """The plain schedule of a class: one output element at a time."""
-    return gpu.plain(bind, placed) if limits.invocations > 1 else cpu.plain(bind, placed)
+    return PLAIN[limits.backend](bind, placed)
 
 
 def same_fold(n: Nest, bind: Bind) -> Comprehension | None:

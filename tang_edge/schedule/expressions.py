@@ -15,6 +15,7 @@ from tang_edge.ir.kernel import (
     For,
     Int,
     Lanes,
+    Let,
     LetIndex,
     Lit,
     Load,
@@ -247,8 +248,6 @@ class Expressions:
 
     def _now(self, v: Value) -> Value:
         """A name for a value that reads accumulators: computed here, never shared or moved."""
-        from tang_edge.ir.kernel import Let
-
         if isinstance(v, (Lit, Ref)):
             return v
         name = self.scopes.name("n")

@@ -16,9 +16,8 @@ from tang_edge.schedule.addresses import Placed, place
 from tang_edge.schedule.cpu import Scheduled
 from tang_edge.schedule.layout import assign, stored
 from tang_edge.schedule.limits import Limits
-from tang_edge.schedule.lower import lower, target_of
+from tang_edge.schedule.lower import lower
 from tang_edge.schedule.memory import Life, assign_slots, lifetimes
-from tang_edge.schedule.nest import nest
 from tang_edge.schedule.pack import rename_constants
 
 
@@ -284,8 +283,3 @@ def _stretch(life: Life, spans: Sequence[tuple[int, int, bool]], conds: Collecti
         elif life.tensor in conds and last < a:
             last = max(last, a)
     return Life(life.tensor, first, last)
-
-
-def target_tensor(bind: Bind) -> str:
-    """The tensor that a bind writes."""
-    return target_of(nest(bind, None)).tensor
