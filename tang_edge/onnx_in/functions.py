@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import onnx
-from onnx import FunctionProto, NodeProto, TypeProto
-from onnx.defs import OpSchema
-
+from tang_edge.onnx_in import proto as onnx
 from tang_edge.onnx_in.node import Node
+from tang_edge.onnx_in.proto import FunctionProto, NodeProto, OpSchema, TypeProto
 from tang_edge.onnx_in.values import ONNX_DTYPES, Value
 
 
@@ -19,11 +17,8 @@ def has_body(op: str, domain: str, opset: int) -> bool:
 
 
 def _version(op: str, domain: str, opset: int) -> tuple[OpSchema, int] | None:
-    if not onnx.defs.has(op, domain):
-        return None
-    try:
-        schema = onnx.defs.get_schema(op, opset, domain)
-    except onnx.defs.SchemaError:
+    schema = onnx.schema(op, domain, opset)
+    if schema is None:
         return None
     versions = [*_versions(schema), *_versions(schema, "context_dependent_")]
     fitting = [v for v in versions if v <= opset]

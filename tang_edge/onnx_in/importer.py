@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from tang_edge.errors import UnsupportedModel
 from tang_edge.ir import affine, dtype, scalar, tensor
@@ -18,6 +17,7 @@ from tang_edge.onnx_in import functions, table, weights
 from tang_edge.onnx_in.dims import DimTable
 from tang_edge.onnx_in.node import Body, Node, number
 from tang_edge.onnx_in.order import sorted_nodes
+from tang_edge.onnx_in.proto import GraphProto, NodeProto, ValueInfoProto
 from tang_edge.onnx_in.values import FOLD_LIMIT, ONNX_DTYPES, Value, as_objects, expr_of, onnx_type_name
 from tang_edge.onnx_in.values import constant as constant_value
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-import onnx
 from google.protobuf.message import DecodeError
-from onnx import GraphProto, ModelProto, NodeProto, inliner
 
 from tang_edge.errors import UnsupportedModel
 from tang_edge.onnx_in import ops as _ops
+from tang_edge.onnx_in import proto as onnx
 from tang_edge.onnx_in import table
 from tang_edge.onnx_in.functions import has_body
 from tang_edge.onnx_in.order import sorted_nodes, subgraphs
+from tang_edge.onnx_in.proto import GraphProto, ModelProto, NodeProto
 
 _ = _ops  # importing it fills the operator table
 
@@ -84,7 +84,7 @@ def opsets_of(model: ModelProto) -> dict[str, int]:
 def _expanded(model: ModelProto, where: str) -> ModelProto:
     """The model with its own functions inlined."""
     version = opsets_of(model).get("", 1)
-    newest = onnx.defs.onnx_opset_version()
+    newest = onnx.newest_opset()
     if version > newest:
         raise UnsupportedModel(
             f"opset {version} is newer than {newest}, the newest known here",
@@ -93,8 +93,8 @@ def _expanded(model: ModelProto, where: str) -> ModelProto:
         )
     try:
         if model.functions:
-            model = inliner.inline_local_functions(model)
-    except (RuntimeError, ValueError, onnx.checker.ValidationError) as e:
+            model = onnx.inlined(model)
+    except (RuntimeError, ValueError, onnx.InvalidModel) as e:
         raise UnsupportedModel(f"its functions cannot be inlined: {e}", where=where, remedy="Inline them in the export") from e
     return model
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto, helper
 
 from tang_edge.errors import UnsupportedModel
 from tang_edge.ir import affine, dtype, scalar
 from tang_edge.ir.affine import Expr, Var
 from tang_edge.ir.dtype import DType
 from tang_edge.ir.scalar import Monoid, Scalar
+from tang_edge.onnx_in.proto import AttributeProto, GraphProto, NodeProto, attribute_value
 from tang_edge.onnx_in.values import Array, Value, as_objects, expr_of, known
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def number(e: Expr, dt: DType) -> Scalar:
 
 
 def _attribute(a: AttributeProto) -> Any:
-    value = helper.get_attribute_value(a)
+    value = attribute_value(a)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if a.type == AttributeProto.STRINGS:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from onnx import AttributeProto, GraphProto, NodeProto
-
 from tang_edge.errors import UnsupportedModel
+from tang_edge.onnx_in.proto import AttributeProto, GraphProto, NodeProto
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:

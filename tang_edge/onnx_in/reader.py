@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 
-from onnx import ModelProto
-
 from tang_edge.ir.tensor import Builder, Constraint, Program, not_finite
 from tang_edge.onnx_in.dims import DimRange, DimTable
 from tang_edge.onnx_in.importer import Importer, Scope
 from tang_edge.onnx_in.load import load, opsets_of
+from tang_edge.onnx_in.proto import ModelProto
 from tang_edge.onnx_in.prune import pruned
 from tang_edge.onnx_in.refine import Refinement, refined, simplified
 

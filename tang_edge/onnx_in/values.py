@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from onnx import TensorProto
 
 from tang_edge.ir import affine, dtype
 from tang_edge.ir.affine import Expr
 from tang_edge.ir.dtype import DType
+from tang_edge.onnx_in.proto import TensorProto
 
 Array = npt.NDArray[Any]
 

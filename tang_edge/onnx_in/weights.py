@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
 
 from tang_edge.errors import UnsupportedModel
+from tang_edge.onnx_in import proto as onnx
+from tang_edge.onnx_in.proto import TensorProto
 from tang_edge.onnx_in.values import ONNX_DTYPES, Array, onnx_type_name
 
 
@@ -19,7 +20,7 @@ def array_of(proto: TensorProto, folder: str | None, allow_nan: bool) -> Array:
         raise UnsupportedModel(f"element type {kind}", where=where, remedy="Export with float, integer or bool weights")
     external = proto.data_location == TensorProto.EXTERNAL
     try:
-        data = _external(proto, folder, where) if external else numpy_helper.to_array(proto)
+        data = _external(proto, folder, where) if external else onnx.array(proto, ONNX_DTYPES[proto.data_type].numpy)
     except (ValueError, TypeError) as e:
         raise UnsupportedModel(
             f"its data do not fit its shape: {e}", where=where, remedy="The file is damaged: export it again"

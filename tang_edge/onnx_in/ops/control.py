@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnx import GraphProto
-
 from tang_edge.ir import tensor
 from tang_edge.ir.tensor import Item, Origin
 from tang_edge.onnx_in.node import Node
+from tang_edge.onnx_in.proto import GraphProto
 from tang_edge.onnx_in.table import operator
 from tang_edge.onnx_in.values import Value
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from onnx import GraphProto
-
 from tang_edge.ir import affine, dtype, scalar, tensor
 from tang_edge.ir.affine import Expr
 from tang_edge.ir.scalar import Scalar, op
 from tang_edge.ir.tensor import Bind, Carry, Item, Origin, TensorType
 from tang_edge.onnx_in.node import Node
 from tang_edge.onnx_in.ops.control import one_element, result_of, scope_of
+from tang_edge.onnx_in.proto import GraphProto
 from tang_edge.onnx_in.table import operator
 from tang_edge.onnx_in.values import Value, expr_of
 
