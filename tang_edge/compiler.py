@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tang_edge import __version__
 from tang_edge.bundle import write as bundle_write
@@ -19,26 +18,24 @@ from tang_edge.c_fallback.library import Library
 from tang_edge.emit.plan import PlanWriter
 from tang_edge.emit.sizes import to_json
 from tang_edge.emit.unit import Unit
-from tang_edge.errors import UnsupportedModel
-from tang_edge.ir import affine, interp
-from tang_edge.ir.dtype import Kind
+from tang_edge.ir import affine
 from tang_edge.ir.kernel import Kernel
 from tang_edge.ir.states import with_states
-from tang_edge.ir.tensor import Bind, Constraint, Input, Program
+from tang_edge.ir.tensor import Program
 from tang_edge.ir.text import structural_key
+from tang_edge.observe import Observer
 from tang_edge.onnx_in import DimRange, import_model
 from tang_edge.rewrite.loops import explicit_carries
 from tang_edge.rewrite.outputs import own_outputs
-from tang_edge.rewrite.pipeline import optimize
+from tang_edge.rewrite.pipeline import PASSES, Pass, optimize
 from tang_edge.schedule import choose, variant
 from tang_edge.schedule import records as record_files
-from tang_edge.schedule.analysis import main_fold
 from tang_edge.schedule.limits import Limits, classes_of
+from tang_edge.vectors import check_extent, golden_vectors
 from tang_edge.wgsl.module import grid_of, kernel_module
 
-Array = npt.NDArray[Any]
-Progress = Callable[[str, int, int], None]  # stage, done, total
 DEFAULT_TARGETS = ("laptop",)
+NOBODY = Observer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +50,6 @@ class PackReport:
     variants: tuple[dict[str, Any], ...] = field(default=())
 
 
-def _quiet(stage: str, done: int, total: int) -> None:
-    """No progress wanted."""
-
-
 def pack(
     model: str | Path,
     out: str | Path,
@@ -69,7 +62,7 @@ def pack(
     golden: bool = True,
     allow_nan: bool = False,
     remember: bool = True,
-    progress: Progress = _quiet,
+    observer: Observer = NOBODY,
 ) -> PackReport:
     """Compile an ONNX model into a bundle at `out`.
 
@@ -82,6 +75,7 @@ def pack(
         prebuild: triples ("host", "aarch64-linux-musl", ...) for which compiled libraries of the C variants go along, so that
             no compiler is needed there.
         golden: compute self-test vectors with the float64 interpreter at the smallest legal sizes.
+        observer: is told of stages, passes and kernels as they come.
 
     Raises:
         UnsupportedModel, TargetLimit, BundleError: see `tang_edge.errors`.
@@ -90,7 +84,7 @@ def pack(
     """
     classes_of(tuple(targets))  # wrong names are said before the work begins
     prebuilding.resolve(tuple(prebuild))
-    progress("import", 0, 1)
+    observer.stage("import", 0, 1)
     imported = import_model(model, dim_ranges=dims, allow_nan=allow_nan)
     return pack_program(
         imported.program,
@@ -102,7 +96,7 @@ def pack(
         prebuild=prebuild,
         golden=golden,
         remember=remember,
-        progress=progress,
+        observer=observer,
         model_sha256=imported.model_sha256,
         notes=imported.notes,
     )
@@ -119,7 +113,7 @@ def pack_program(
     prebuild: Sequence[str] = (),
     golden: bool = True,
     remember: bool = True,
-    progress: Progress = _quiet,
+    observer: Observer = NOBODY,
     model_sha256: str = "",
     notes: Sequence[str] = (),
 ) -> PackReport:
@@ -127,16 +121,15 @@ def pack_program(
     classes = classes_of(tuple(targets))
     source, found = with_states(source, states)
     check_extent(source)
-    progress("rewrite", 0, 1)
-    program = optimize(source)
-    made = _variants(program, classes, records, progress)
+    program = _rewritten(source, observer)
+    made = [build_variant(program, limits, records, observer) for limits in classes]
     vectors = []
     if golden:
-        progress("self-test vectors", 0, 1)
-        vectors = [golden_vectors(source, program)]
-    progress("write", 0, 1)
+        observer.stage("self-test vectors", 0, 1)
+        vectors = [golden_vectors(source, program, partial(observer.stage, "self-test vectors"))]
+    observer.stage("write", 0, 1)
     plan, members = assemble(program, made, records)
-    _prebuild(made, prebuilding.resolve(tuple(prebuild)), members, progress)
+    _prebuild(made, prebuilding.resolve(tuple(prebuild)), members, observer)
     digest = bundle_write.write(
         out,
         name=name or source.name,
@@ -153,12 +146,18 @@ def pack_program(
     return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, (*notes, *found), summary)
 
 
-def _variants(program: Program, classes: Sequence[Limits], records: Sequence[choose.Record], progress: Progress) -> list[Made]:
-    made = []
-    for k, limits in enumerate(classes):
-        progress(f"schedule {limits.name}", k, len(classes))
-        made.append(build_variant(program, limits, records))
-    return made
+def _rewritten(source: Program, observer: Observer) -> Program:
+    observer.imported(source)
+    done = 0
+    observer.stage("rewrite", done, len(PASSES))
+
+    def passed(by: Pass, before: Program, after: Program) -> None:
+        nonlocal done
+        done += 1
+        observer.stage("rewrite", done, len(PASSES))
+        observer.rewritten(by, before, after)
+
+    return optimize(source, observe=passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,24 +171,27 @@ class Made:
     origin: dict[str, list[str]]
 
 
-def build_variant(program: Program, limits: Limits, records: Sequence[choose.Record] = ()) -> Made:
+def build_variant(program: Program, limits: Limits, records: Sequence[choose.Record] = (), observer: Observer = NOBODY) -> Made:
     """Schedule and emit an optimised program for one device class."""
     program = explicit_carries(own_outputs(program))
     types = program.types()
     keys = {b.name: structural_key(b, types) for b in program.binds()} if records else None
-    v = variant.build(program, limits, choose.Defaults(tuple(records), keys))
-    return EMITTERS[limits.backend](v)
+    told = partial(observer.stage, f"schedule {limits.name}")
+    v = variant.build(program, limits, choose.Defaults(tuple(records), keys), told)
+    return EMITTERS[limits.backend](v, observer)
 
 
-def _emit_wgsl(v: variant.Variant) -> Made:
+def _emit_wgsl(v: variant.Variant, observer: Observer) -> Made:
     texts: dict[str, str] = {}
-
-    def emit(k: Kernel, where: str, modes: Sequence[str]) -> tuple[str, Unit]:
-        name, text, u = kernel_module(k, v.limits, where, modes)
-        texts[name] = text
-        return name, u
-
     name = f"webgpu-{v.limits.name}"
+
+    def emit(k: Kernel, where: str, modes: Sequence[str], origin: Sequence[str]) -> tuple[str, Unit]:
+        kernel, text, u = kernel_module(k, v.limits, where, modes)
+        if kernel not in texts:
+            texts[kernel] = text
+            observer.kernel(name, kernel, origin, text)
+        return kernel, u
+
     writer = PlanWriter(v, emit, grid_of)
     member = f"kernels/{name}.wgsl"
     entry = writer.variant(name, member)
@@ -197,27 +199,29 @@ def _emit_wgsl(v: variant.Variant) -> Made:
     return Made(v, member, text, entry, writer.origin)
 
 
-def _emit_c(v: variant.Variant) -> Made:
+def _emit_c(v: variant.Variant, observer: Observer) -> Made:
     library = Library(v)
     text = library.text()
     name = f"c-{v.limits.name}"
     one = (affine.const(1),) * 3
-    writer = PlanWriter(v, lambda k, where, modes: library.kernel(k, where), lambda k: one)
+    writer = PlanWriter(v, lambda k, where, modes, origin: library.kernel(k, where), lambda k: one)
     member = f"kernels/{name}.c"
-    return Made(v, member, text, writer.variant(name, member), writer.origin)
+    made = Made(v, member, text, writer.variant(name, member), writer.origin)
+    observer.stage(f"schedule {v.limits.name}", 1, 1)
+    return made
 
 
-def _prebuild(made: Sequence[Made], triples: Sequence[str], members: dict[str, str | bytes], progress: Progress) -> None:
+def _prebuild(made: Sequence[Made], triples: Sequence[str], members: dict[str, str | bytes], observer: Observer) -> None:
     """Add a compiled library for each C variant and triple that go together."""
     wanted = [(m, t) for m in made for t in triples if m.plan["backend"] == "c" and prebuilding.fits(t, m.plan["class"])]
     for k, (m, triple) in enumerate(wanted):
-        progress(f"compile for {triple}", k, len(wanted))
+        observer.stage(f"compile for {triple}", k, len(wanted))
         name = prebuilding.member(triple, m.plan["id"])
         members[name] = prebuilding.library(m.text, triple, m.plan["class"], m.member)
         m.plan.setdefault("prebuilt", {})[triple] = name
 
 
-EMITTERS: dict[str, Callable[[variant.Variant], Made]] = {"webgpu": _emit_wgsl, "c": _emit_c}
+EMITTERS: dict[str, Callable[[variant.Variant, Observer], Made]] = {"webgpu": _emit_wgsl, "c": _emit_c}
 
 
 def assemble(
@@ -265,108 +269,3 @@ def _summary(m: Made) -> dict[str, Any]:
         "prologue": len(m.variant.prologue),
         "text_bytes": len(m.text),
     }
-
-
-# ---------------------------------------------------------------- self-test vectors
-
-
-def random_inputs(inputs: Sequence[Input], sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
-    """Seeded inputs: standard normal floats, small non-negative integers, coin-flip bools."""
-    rng = np.random.Generator(np.random.PCG64(seed))
-    out: dict[str, Array] = {}
-    for i in inputs:
-        shape = tuple(affine.evaluate(e, sizes) for e in i.type.shape)
-        if i.type.dtype.is_float:
-            out[i.name] = rng.standard_normal(shape).astype(i.type.dtype.numpy)
-        elif i.type.dtype.kind is Kind.BOOL:
-            out[i.name] = rng.integers(0, 2, shape).astype(bool)
-        else:
-            out[i.name] = rng.integers(0, 4, shape).astype(i.type.dtype.numpy)
-    return out
-
-
-def smallest_sizes(program: Program) -> dict[str, int]:
-    """The least sizes within the ranges that satisfy every constraint (searched upward, one dimension at a time)."""
-    sizes = {d.name: d.lo for d in program.dims}
-    for d in program.dims:
-        while sizes[d.name] < d.hi and not all(_holds(c, sizes) for c in program.constraints):
-            before = sum(_gap(c, sizes) for c in program.constraints)
-            trial = {**sizes, d.name: sizes[d.name] + d.multiple}
-            if sum(_gap(c, trial) for c in program.constraints) > before:
-                break
-            sizes = trial
-    return sizes
-
-
-MOST_ELEMENTS = 1 << 31  # of one tensor at its smallest sizes: beyond, no device class can index or hold it
-
-
-def check_extent(program: Program) -> None:
-    """Raises UnsupportedModel, naming the tensor, when a tensor is too large even at the smallest sizes."""
-    sizes = smallest_sizes(program)
-    for name, t in program.types().items():
-        count = 1
-        for e in t.shape:
-            count *= max(0, affine.evaluate(e, sizes))
-        if count > MOST_ELEMENTS:
-            remedy = f"Tensors of up to {MOST_ELEMENTS:,} elements are supported; give smaller sizes"
-            raise UnsupportedModel(f"has {count:,} elements at the smallest sizes", where=f"tensor '{name}'", remedy=remedy)
-
-
-def _gap(c: Constraint, sizes: Mapping[str, int]) -> int:
-    return abs(affine.evaluate(c.left, sizes) - affine.evaluate(c.right, sizes))
-
-
-def _holds(c: Constraint, sizes: Mapping[str, int]) -> bool:
-    return _gap(c, sizes) == 0
-
-
-def tolerance(program: Program) -> float:
-    """Relative tolerance of a whole model against float64: c · eps · f(reduction length), f = sqrt, summed over the depth.
-
-    Higham, Accuracy and Stability of Numerical Algorithms, section 4.2: the probable error of a sum of n terms grows with
-    the square root of n. Errors of successive reductions add up in quadrature at worst linearly; c = 8 leaves room for that.
-    """
-    total = 0.0
-    for b in program.binds():
-        fold = main_fold(b)
-        n = 1
-        for a in fold.axes if fold else ():
-            n *= max(1, affine.bounds(a.extent)[0])
-        total += float(n) ** 0.5
-    return max(1e-5, min(2e-3, 8 * 6e-8 * total))
-
-
-def rounding(source: Program, inputs: Mapping[str, Array], exact: Mapping[str, Array]) -> float:
-    """How far the declared precision is from float64 on these inputs: the greatest |x - e| / (1 + |e|) over finite outputs.
-
-    A model may be ill-conditioned at its own test vector (a normalisation of equal numbers): no device can do better there.
-    """
-    worst = 0.0
-    for name, value in interp.run(source, inputs).items():
-        x, e = np.asarray(value, np.float64), np.asarray(exact[name], np.float64)
-        with np.errstate(invalid="ignore"):
-            away = np.abs(x - e) / (1 + np.abs(e))
-        worst = max(worst, float(np.max(away[np.isfinite(away)], initial=0.0)))
-    return worst
-
-
-def golden_vectors(source: Program, program: Program) -> bundle_write.GoldenVectors:
-    """Inputs and float64 results of the unfused program at the smallest sizes, with samples of every step's tensor."""
-    sizes = smallest_sizes(source)
-    inputs = random_inputs(source.inputs, sizes)
-    names = {b.name for b in program.binds()}
-    values = interp.run(source, inputs, floats="f64", keep=names)
-    types = program.types()
-    arrays: dict[str, Array] = {f"in/{k}": v for k, v in inputs.items()}
-    for name, tensor in program.outputs:
-        arrays[f"out/{name}"] = np.asarray(values[name]).astype(types[tensor].dtype.numpy)
-    top = {i.name for i in program.items if isinstance(i, Bind)}
-    for b in program.binds():
-        if b.name in values and b.name in top:
-            flat = np.asarray(values[b.name], dtype=np.float64).ravel()
-            arrays[f"step/{b.name}"] = flat[bundle_write.sample_indices(flat.size)]
-    found = rounding(source, inputs, values)
-    # a power of two, so that the last bits of a machine's float64 do not show in the plan
-    rtol = max(tolerance(program), 8 * 2.0 ** math.ceil(math.log2(found)) if found else 0.0)
-    return bundle_write.GoldenVectors(sizes, arrays, rtol, rtol)

@@ -38,7 +38,7 @@ def _area(knows: str = "", packages: str = "", lazy: str = "") -> Area:
     return Area(frozenset(knows.split()), frozenset(packages.split()), frozenset(lazy.split()))
 
 
-_COMPILER = "errors ir onnx_in rewrite schedule emit dialects units bundle"
+_COMPILER = "errors ir onnx_in rewrite schedule emit dialects units bundle observe vectors"
 _HOST = _area("errors bundle bundle.expr runtime", "numpy wgpu")
 
 AREAS: dict[str, Area] = {
@@ -51,6 +51,9 @@ AREAS: dict[str, Area] = {
     "schedule": _area("errors ir rewrite", "numpy"),
     # what is emitted is a scheduled variant: its device class, its kernels, its buffer plan
     "emit": _area("errors ir schedule"),
+    # parts of it: what it tells those who watch, and the vectors of the self-test
+    "observe": _area("errors ir rewrite"),
+    "vectors": _area("errors ir schedule bundle bundle.expr bundle.write", "numpy"),
     "compiler": _area(_COMPILER + " bundle.expr bundle.write runtime hosts", "numpy onnx"),
     # a target: a dialect table for the printer, the unit that puts a module or a library around printed kernels, and a host
     # that runs it
@@ -177,6 +180,8 @@ def test_running_needs_nothing_of_the_compiler() -> None:
         "dialects",
         "units",
         "compiler",
+        "observe",
+        "vectors",
     }
     reached, waiting = set(), {"", "runtime", "bundle", "hosts"}
     while waiting:

@@ -84,6 +84,7 @@ def command(
     """
     with needs_compiler():
         from tang_edge import compiler
+        from tang_edge.observe import Stages
         from tang_edge.onnx_in import DimRange
         from tang_edge.schedule.records import load as load_records
     given = {name: DimRange(*r) for name, r in values.ranges("--dim", dim or []).items()}
@@ -100,7 +101,7 @@ def command(
             records=load_records(records) if records is not None else (),
             golden=not no_self_test,
             allow_nan=allow_nan,
-            progress=stage,
+            observer=Stages(stage),
         )
     with open_bundle(path) as bundle:
         ports = interface(bundle.plan)

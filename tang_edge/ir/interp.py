@@ -6,7 +6,9 @@ matrix multiplication. A bind whose largest intermediate exceeds `interp_eval.LI
 pieces along its out axes.
 
 With floats="f64" all floating-point arithmetic is in float64 and casts between float types do nothing: the
-reference. With floats="declared" every operation rounds to its dtype; float16 sums accumulate in float32.
+reference. With floats="declared" every operation rounds to its dtype; float16 sums accumulate in float32. floats="disturbed" is
+float64 with every float tensor, inputs included, moved by its dtype's unit round-off: how well a model is conditioned, in
+figures that depend on no machine's way of summing (`disturbed`).
 
 A read that is out of bounds where its guard holds raises CompilerBug: every point is checked.
 """
@@ -14,7 +16,7 @@ A read that is out of bounds where its guard holds raises CompilerBug: every poi
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,13 +24,19 @@ import numpy as np
 from tang_edge.errors import CompilerBug, InputError
 from tang_edge.ir import affine
 from tang_edge.ir.affine import Dim, Expr
+from tang_edge.ir.dtype import DType
 from tang_edge.ir.interp_contract import Array, aligned
 from tang_edge.ir.interp_eval import Evaluator
 from tang_edge.ir.interp_fold import cast, storage
 from tang_edge.ir.tensor import Alloc, Bind, If, Item, Loop, Program, TensorType
 
-Floats = Literal["declared", "f64"]
-__all__ = ["Floats", "cast", "evaluate_bind", "infer_dims", "run"]
+Floats = Literal["declared", "f64", "disturbed"]
+Told = Callable[[int, int], None]  # items done, of how many
+__all__ = ["Floats", "Told", "cast", "disturbed", "evaluate_bind", "infer_dims", "run", "untold"]
+
+
+def untold(done: int, total: int) -> None:
+    """No progress wanted."""
 
 
 def run(
@@ -37,19 +45,26 @@ def run(
     *,
     floats: Floats = "declared",
     keep: Container[str] | None = None,
+    told: Told = untold,
 ) -> dict[str, Array]:
     """The outputs of a program by caller name, and the tensors whose name is in `keep` by name.
+
+    `told` is called after each item at the top of the program.
 
     Raises InputError for missing inputs, wrong dtypes or shapes, and violated constraints.
     """
     dims = infer_dims(program, inputs)
     env: dict[str, Array] = {i.name: np.asarray(inputs[i.name]) for i in program.inputs}
     env.update({c.name: c.data for c in program.constants})
-    if floats == "f64":
+    if floats != "declared":
         env = {k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in env.items()}
+    if floats == "disturbed":
+        env.update({i.name: disturbed(env[i.name], i.type.dtype) for i in program.inputs})
     kept = {k: v for k, v in env.items() if keep is not None and k in keep}
     with np.errstate(all="ignore"):
-        _run_items(program.items, env, dims, floats, keep, kept)
+        for k, item in enumerate(program.items, 1):
+            _run_items((item,), env, dims, floats, keep, kept)
+            told(k, len(program.items))
     return kept | {name: env[tensor] for name, tensor in program.outputs}
 
 
@@ -105,12 +120,12 @@ def _poison(t: TensorType, dims: Mapping[str, int], floats: Floats) -> Array:
     """An array for a tensor that stores will fill; NaN or the greatest integer shows what they left out."""
     shape = [affine.evaluate(e, dims) for e in t.shape]
     value = math.nan if t.dtype.is_float else t.dtype.limits()[1]
-    return np.full(shape, value, dtype=storage(t.dtype, floats == "f64"))
+    return np.full(shape, value, dtype=storage(t.dtype, floats != "declared"))
 
 
 def _store(bind: Bind, value: Array, env: Mapping[str, Array], dims: Mapping[str, int], floats: Floats) -> None:
     assert bind.store is not None
-    points = Evaluator(env, dims, floats == "f64", bind.axes)
+    points = Evaluator(env, dims, floats != "declared", bind.axes)
     coords = [points.integer(e) for e in bind.store.coords]
     target = env[bind.store.tensor]
     for c, n in zip(coords, target.shape, strict=True):
@@ -122,14 +137,26 @@ def _store(bind: Bind, value: Array, env: Mapping[str, Array], dims: Mapping[str
 
 def evaluate_bind(bind: Bind, env: Mapping[str, Array], dims: Mapping[str, int], *, floats: Floats = "declared") -> Array:
     """The array of a bind (shape of its axes), given the tensors it reads and the sizes of dimensions."""
-    points = Evaluator(env, dims, floats == "f64", bind.axes)
-    out = np.empty([points.size(a) for a in bind.axes], dtype=storage(bind.expr.dtype, floats == "f64"))
+    points = Evaluator(env, dims, floats != "declared", bind.axes)
+    out = np.empty([points.size(a) for a in bind.axes], dtype=storage(bind.expr.dtype, floats != "declared"))
     with np.errstate(all="ignore"):
         try:
             points.fill(out, bind.axes, bind.expr)
         except CompilerBug as bug:
             raise CompilerBug(bug.message, where=bind.name) from bug
-    return out
+        return disturbed(out, bind.expr.dtype) if floats == "disturbed" else out
+
+
+def disturbed(value: Array, dtype: DType) -> Array:
+    """Float elements moved by one unit round-off of their dtype, up or down.
+
+    The direction is a hash of the element rounded to 32 bits: equal elements stay equal, so that ties do not break.
+    """
+    if not dtype.is_float:
+        return value
+    bits = np.asarray(value, np.float32).view(np.uint32)
+    up = (bits * np.uint32(2654435769)) >> np.uint32(31)  # Knuth, The Art of Computer Programming, section 6.4
+    return value * (1 + dtype.eps * (2.0 * up - 1))
 
 
 def infer_dims(program: Program, inputs: Mapping[str, Array]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tang_edge.ir import dtype, scalar
@@ -90,19 +90,30 @@ class Variant:
     steps: tuple[AnyStep, ...]
 
 
-def build(program: Program, limits: Limits, scheduler: choose.Scheduler) -> Variant:
+Told = Callable[[int, int], None]  # items done, of how many
+
+
+def _untold(done: int, total: int) -> None:
+    """No progress wanted."""
+
+
+def build(program: Program, limits: Limits, scheduler: choose.Scheduler, told: Told = _untold) -> Variant:
     """Schedule every bind of an optimised program for a class of devices."""
     placed = dict(assign(program, limits, max(1, limits.lanes(4))))
     # an output is written by a step: the packed region is no output
     early = is_prologue(program) - {tensor for _, tensor in program.outputs}
     constants = {c.name for c in program.constants}
     work = _Work(program, limits, scheduler, placed, constants, early)
-    steps = tuple(work.step(i) for i in program.items if not isinstance(i, Alloc) and _name(i) not in early)
+    ran = [i for i in program.items if not isinstance(i, Alloc) and _name(i) not in early]
+    steps = []
+    for k, item in enumerate(ran):
+        told(k, len(ran))
+        steps.append(work.step(item))
     first = [i for i in program.items if isinstance(i, Bind) and i.name in early]
     prologue = [*(work.early(b) for b in first), *(work.early(b) for b in work.extra.values())]
     live = _needed(prologue, steps)
     prologue = [s for s in prologue if s.bind.name in live]
-    return _planned(work, tuple(prologue), steps)
+    return _planned(work, tuple(prologue), tuple(steps))
 
 
 def _name(item: Item) -> str:

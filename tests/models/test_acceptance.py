@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("PIL")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-from tang_edge import compiler  # noqa: E402
+from tang_edge import compiler, vectors  # noqa: E402
 from tang_edge.bundle import write as bundle_write  # noqa: E402
 from tang_edge.onnx_in import import_model  # noqa: E402
 from tang_edge.rewrite.pipeline import optimize  # noqa: E402
@@ -42,7 +42,7 @@ class Packed:
             pytest.skip(f"{path} is not fetched")
         self.name = name
         self.program = optimize(import_model(path).program)
-        self.rtol = compiler.tolerance(self.program)
+        self.rtol = vectors.tolerance(self.program)
         self.path: Path = devicekit.folder() / f"{name}.tang"
         self.made = {c: compiler.build_variant(self.program, CLASSES[c]) for c in (devicekit.c_class(), "laptop")}
         plan, members = compiler.assemble(self.program, list(self.made.values()))
