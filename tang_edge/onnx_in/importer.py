@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -155,7 +156,7 @@ class Importer:
         """A tensor of shape arithmetic: each element an expression over dimensions. It depends on no tensor."""
         assert v.known is not None
         elements = [expr_of(e) for e in as_objects(v.known).ravel().tolist()]
-        strides = [int(np.prod([int(n.constant or 0) for n in v.shape[k + 1 :]])) for k in range(v.rank)]
+        strides = [math.prod(int(n.constant or 0) for n in v.shape[k + 1 :]) for k in range(v.rank)]
 
         def body(c: list[Expr]) -> Scalar:
             flat = sum((i * s for i, s in zip(c, strides, strict=True)), affine.const(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def _external(proto: TensorProto, folder: str | None, where: str) -> Array:
     if not path.is_file():
         raise UnsupportedModel(f"its data file {location!r} is missing", where=where, remedy="Copy it beside the model")
     dt = np.dtype(ONNX_DTYPES[proto.data_type].numpy).newbyteorder("<")
-    count = int(np.prod(proto.dims, dtype=np.int64))
+    count = math.prod(proto.dims)
     offset = _integer(fields.get("offset", "0"), where)
     length = _integer(fields.get("length", str(count * dt.itemsize)), where)
     available = path.stat().st_size - offset

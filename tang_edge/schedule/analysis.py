@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def typical(e: Expr) -> int:
     """A size to reckon with when a default is picked: every dimension at the geometric mean of its range; at least 1."""
     if e.constant is not None:
         return max(1, e.constant)
-    sizes = {d.name: max(d.lo, round((d.lo * d.hi) ** 0.5) // d.multiple * d.multiple) for d in affine.dims(e)}
+    sizes = {d.name: max(d.lo, round(math.sqrt(d.lo * d.hi)) // d.multiple * d.multiple) for d in affine.dims(e)}
     lo, hi = affine.bounds(e)
     guess = TYPICAL if affine.variables(e) else affine.evaluate(e, sizes)
     return max(1, lo, min(hi, guess))

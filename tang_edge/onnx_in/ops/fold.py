@@ -8,8 +8,10 @@ every machine gives the same bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -168,7 +170,7 @@ def _unsqueeze(n: Node, a: Array, axes: Array | None = None) -> Folded:
 @folder("Flatten")
 def _flatten(n: Node, a: Array) -> Folded:
     axis = n.norm_axis(int(n.attr("axis", 1)), a.ndim + 1)
-    return a.reshape(int(np.prod(a.shape[:axis])), -1), n.x().dtype
+    return a.reshape(math.prod(a.shape[:axis]), -1), n.x().dtype
 
 
 @folder("Transpose")
@@ -213,7 +215,7 @@ def _split(n: Node, a: Array, sizes: Array | None = None) -> list[Folded]:
         chunk = -(-a.shape[axis] // parts)
         cuts = [chunk * k for k in range(1, parts)]
     else:
-        cuts = [int(c) for c in np.cumsum(given)[:-1]]
+        cuts = list(accumulate(given))[:-1]
     return [(p, n.x().dtype) for p in np.split(a, cuts, axis=axis)]
 
 
@@ -253,13 +255,13 @@ def _range(n: Node, start: Array, limit: Array, delta: Array) -> Folded:
 @folder("Expand")
 def _expand(n: Node, a: Array, shape: Array) -> Folded:
     target = np.broadcast_shapes(a.shape, tuple(int(s) for s in shape.ravel()))
-    if np.prod(target) > 4096:
+    if math.prod(target) > 4096:
         raise NotFoldable
     return np.broadcast_to(a, target).copy(), n.x().dtype
 
 
 @folder("Tile")
 def _tile(n: Node, a: Array, times: Array) -> Folded:
-    if a.size * np.prod([int(t) for t in times.ravel()]) > 4096:
+    if a.size * math.prod(int(t) for t in times.ravel()) > 4096:
         raise NotFoldable
     return np.tile(a, [int(t) for t in times.ravel()]), n.x().dtype

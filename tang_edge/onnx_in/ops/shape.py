@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -54,7 +55,7 @@ def _constant_of_shape(n: Node) -> None:
     fill = np.zeros(1, np.float32) if proto is None else weights.array_of(proto, None, n.importer.allow_nan)
     sizes = [e.constant for e in shape]
     dt = dtype.from_numpy(fill.dtype)
-    if all(s is not None for s in sizes) and np.prod([s or 0 for s in sizes]) <= FOLD_LIMIT:
+    if all(s is not None for s in sizes) and math.prod(s or 0 for s in sizes) <= FOLD_LIMIT:
         n.give(np.full([s or 0 for s in sizes], fill.ravel()[0], dtype=fill.dtype), dt)
     else:
         n.emit(shape, lambda c: const(fill.ravel()[0].item(), dt))
