@@ -1,0 +1,51 @@
+// node build.mjs          dist/: index.js (and the worker of the WebAssembly device), minified, with types
+// node build.mjs --size   the same, and fails where the JavaScript is larger than the package promises
+// node build.mjs --tests  build/: the unit tests, for node --test
+
+import { execFileSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const SIZE_LIMIT = 30_000; // bytes of all JavaScript in dist/, each file gzipped
+
+process.chdir(fileURLToPath(new URL(".", import.meta.url)));
+
+const common = { bundle: true, format: "esm", target: "es2022", charset: "utf8", logLevel: "warning" };
+
+async function library() {
+  rmSync("dist", { recursive: true, force: true });
+  const entryPoints = [{ in: "src/index.ts", out: "index" }];
+  if (existsSync("src/wasm/worker.ts")) entryPoints.push({ in: "src/wasm/worker.ts", out: "worker" });
+  await build({ ...common, entryPoints, outdir: "dist", platform: "browser", minify: true, legalComments: "none" });
+  const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+  execFileSync(process.execPath, [tsc, "-p", ".", "--emitDeclarationOnly", "--noCheck"], { stdio: "inherit" });
+  // Types are checked by `npm run check`, not here. Declarations mention GPUDevice and GPUBuffer, which a project without WebGPU types does not know.
+  const globals = readFileSync("src/globals.txt", "utf8");
+  writeFileSync("dist/globals.d.ts", globals);
+  const index = "dist/index.d.ts";
+  writeFileSync(index, `/// <reference path="./globals.d.ts" />\n${readFileSync(index, "utf8")}`);
+}
+
+function size() {
+  const files = readdirSync("dist").filter((name) => name.endsWith(".js"));
+  const sizes = files.map((name) => gzipSync(readFileSync(`dist/${name}`), { level: 9 }).length);
+  const total = sizes.reduce((sum, n) => sum + n, 0);
+  console.log(`${files.map((name, i) => `${name} ${sizes[i]}`).join(", ")}: ${total} of ${SIZE_LIMIT} bytes gzipped`);
+  if (total > SIZE_LIMIT) {
+    console.error("the package promises at most 30 KB of JavaScript, gzipped");
+    process.exit(1);
+  }
+}
+
+async function tests() {
+  rmSync("build", { recursive: true, force: true });
+  const entryPoints = readdirSync("test").filter((name) => name.endsWith(".test.ts")).map((name) => `test/${name}`);
+  await build({ ...common, entryPoints, outdir: "build", platform: "node", target: "node18", outExtension: { ".js": ".mjs" } });
+}
+
+if (process.argv.includes("--tests")) await tests();
+else await library();
+if (process.argv.includes("--size")) size();
