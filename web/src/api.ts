@@ -24,7 +24,12 @@ export interface Tensor {
 }
 
 /** An array where the plan alone fixes the shape, a tensor otherwise; pictures for f32 and u8 inputs [.., 1|3|4, H, W] or [.., H, W, 1|3|4]. */
-export type InputValue = TypedArray | Tensor | ImageSource | GPUBuffer;
+export type InputValue = TypedArray | Tensor | ImageSource | GPUBuffer | GpuTensor;
+/** A buffer on the model's own device (`model.device`), dense and row-major, with the usage COPY_SRC. It is copied. */
+export interface GpuTensor {
+  readonly shape: readonly number[];
+  readonly buffer: GPUBuffer;
+}
 export type ImageSource = ImageData | HTMLVideoElement | HTMLImageElement | HTMLCanvasElement | OffscreenCanvas | ImageBitmap | VideoFrame;
 export type Inputs = Readonly<Record<string, InputValue>>;
 export type Outputs = Record<string, Tensor>;
@@ -67,6 +72,8 @@ export interface StepTime {
   /** Start and duration in milliseconds since the first step began. */
   readonly start: number;
   readonly duration: number;
+  /** Whether the GPU's own clock measured it, or the clock of the page around it (with the cost of a submission). */
+  readonly clock: "gpu" | "wall";
 }
 
 export interface Port {

@@ -1,6 +1,6 @@
 /** What a device must offer to the rest of the runtime. WebGPU and WebAssembly each have an Engine; nothing else knows them. */
 
-import type { Tensor, TypedArray } from "./api.js";
+import type { StepTime, Tensor, TypedArray } from "./api.js";
 import type { Dim, Plan, Variant, Writes } from "./bundle/format.js";
 
 /** Dimension values in the order of the plan. */
@@ -36,6 +36,8 @@ export interface Memory {
   readStep(writes: Writes, dims: DimValues): Promise<Tensor>;
   /** The state that is on the device, by state input name; null before the first whole call. */
   readStates(): Promise<Map<string, Tensor> | null>;
+  /** Times of the steps of a call by the device's own clock; null where it has none. */
+  profile?(call: Call): Promise<StepTime[] | null>;
   readonly bytes: number;
   close(): void;
 }
@@ -54,7 +56,10 @@ export interface Engine {
   choice(step: number): number;
   /** Use this alternate of a step from the next call on. */
   choose(step: number, alternate: number): Promise<void>;
-  memory(): Memory;
+  /** `lean`: for a few calls of small sizes, so nothing is reserved for greater ones. */
+  memory(lean?: boolean): Memory;
+  /** Told, in words, when the device goes without having been closed. */
+  onLost?: ((why: string) => void) | null;
   /** After DeviceLost: a new device, weights from storage. Rejects with DeviceError when there is none. */
   revive(): Promise<void>;
   close(): void;

@@ -20,5 +20,5 @@ export class DeviceLost extends DeviceError { override readonly name = "DeviceLo
 /** A kernel does not compile on this device; `step` is its preorder index, -1 - index in the prologue. */
 export class KernelRefused extends DeviceError {
   override readonly name = "KernelRefused";
-  constructor(what: string, readonly step: number, where = "", remedy = "") { super(what, where, remedy) }
+  constructor(what: string, readonly step: number, where = "", remedy = "", readonly kernel = "") { super(what, where, remedy) }
 }
