@@ -103,6 +103,7 @@ TARGETS: Final[dict[str, Target]] = {
     t.name: t
     for t in (
         Target("browser", ("browser",)),
+        Target("webgpu", ("browser",)),  # what a page can make: it has no C compiler
         Target("laptop", ("laptop", "cpu-x86-64-v4", "cpu-x86-64-v3", "cpu-generic")),
         Target("robot-soc", ("robot-soc", "cpu-aarch64")),
         *(Target(name, (name,)) for name in CLASSES if name.startswith("cpu-")),
