@@ -65,6 +65,8 @@ AREAS: dict[str, Area] = {
     "bundle": _area("errors bundle.expr", "numpy"),
     "bundle.write": _area("errors bundle bundle.expr", "numpy jsonschema"),  # schema checks at pack time only
     "runtime": _area("errors bundle bundle.expr hosts", "numpy wgpu"),
+    # the compiler's face to a page: what it reaches is what the page's wheel holds
+    "page": _area("errors ir rewrite onnx_in observe compiler"),
     # pictures and the comparison with ONNX Runtime need packages that most users do without
     "cli": _area(_COMPILER + " bundle.expr bundle.write runtime hosts compiler", "numpy typer rich onnx", "PIL onnxruntime"),
 }

@@ -286,6 +286,18 @@ def print_program(p: Program, weights: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
+def excerpt(p: Program, most: int) -> tuple[str, bool]:
+    """The text of the items alone, whole lines up to `most` characters, and whether that is all of it."""
+    lines: list[str] = []
+    size = 0
+    for line in _items(p.items, Printer(), ""):
+        size += len(line) + 1
+        if size > most:
+            return "\n".join(lines), False
+        lines.append(line)
+    return "\n".join(lines), True
+
+
 def _items(items: Sequence[Item], printer: Printer, indent: str) -> Iterator[str]:
     for item in items:
         match item:
