@@ -109,7 +109,7 @@ def entry(name: str, file: str, data: bytes, imports: Iterable[str], depends: It
 
 
 def lock(rows: Iterable[Row], data: Mapping[str, bytes], wheel: Path | None) -> dict[str, Any]:
-    """The lock file of this folder: Pyodide's own facts, and the packages that are here. Raises FetchError where they disagree."""
+    """The lock file of this folder: Pyodide's own facts, and the packages here. Raises FetchError where they disagree."""
     upstream = json.loads(data[UPSTREAM])
     wheels = [r for r in rows if r.wheel]
     packages = {r.wheel: entry(r.wheel, r.file, data[r.file], r.imports, r.depends) for r in wheels}
