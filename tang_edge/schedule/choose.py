@@ -16,7 +16,7 @@ from tang_edge.ir.tensor import Bind
 from tang_edge.schedule import cpu, gpu
 from tang_edge.schedule.addresses import Placed
 from tang_edge.schedule.analysis import main_fold
-from tang_edge.schedule.cpu import Scheduled
+from tang_edge.schedule.families import Scheduled, placed_with
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.nest import Nest
 
@@ -68,7 +68,7 @@ class Defaults:
 def _cpu(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Options:
     """The default, and the plain loops behind it for the day a compiler gets the default wrong."""
     chosen = cpu.schedule(bind, placed, constants, limits)
-    places = cpu.placed_with(placed, chosen.prologue)
+    places = placed_with(placed, chosen.prologue)
     simple = Scheduled(chosen.bind, chosen.prologue, (cpu.plain(chosen.bind, places),))
     return [("default", chosen)] if chosen.nests == simple.nests else [("default", chosen), ("plain", simple)]
 

@@ -17,7 +17,7 @@ from tang_edge.ir.scalar import Comprehension
 from tang_edge.ir.tensor import Bind
 from tang_edge.schedule.addresses import Placed
 from tang_edge.schedule.analysis import Access, accesses, four_bytes, main_fold, typical, vector_dtypes_ok
-from tang_edge.schedule.cpu import (
+from tang_edge.schedule.families import (
     Scheduled,
     merged,
     order_outputs,

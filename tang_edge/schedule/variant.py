@@ -13,7 +13,7 @@ from tang_edge.ir.tensor import bind as make_bind
 from tang_edge.rewrite.constants import is_prologue
 from tang_edge.schedule import choose
 from tang_edge.schedule.addresses import Placed, place
-from tang_edge.schedule.cpu import Scheduled
+from tang_edge.schedule.families import Scheduled
 from tang_edge.schedule.layout import assign, stored
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import lower
