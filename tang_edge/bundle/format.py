@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 MANIFEST_HASH = "manifest.sha256"
 PLAN = "plan.json"
 
-MANIFEST_VERSION = (1, 0)
+MANIFEST_VERSION = (1, 1)  # 1.1: what each variant needs of a device, and its members
 PLAN_VERSION = (1, 0)
 
 CHUNK_BYTES = 16 << 20  # tensor bytes of one weight chunk at most

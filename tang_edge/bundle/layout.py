@@ -116,8 +116,9 @@ def reserved(plan: fmt.Plan, variant: fmt.Variant) -> Region | None:
     return whole if whole.total <= RESERVE else None
 
 
-def peak_bytes(plan: fmt.Plan, variant: fmt.Variant, dims: Mapping[str, int]) -> int:
-    """Bytes of weights, packed weights and arena together, for one session at these dimension values."""
+def peak_bytes(variant: fmt.Variant, dims: Mapping[str, int]) -> int:
+    """Bytes of weights as they are stored there, packed weights and arena together, for one session at these dimension values."""
+    weights = sum(evaluate_size(b.bytes, {}, variant.id) for b in variant.buffers.values() if b.kind == "constant")
     arena = region(variant.slots, dims, variant.id)
     packed = region(variant.packed_slots, {}, variant.id)
-    return constant_bytes(plan) + packed.total + arena.total
+    return weights + packed.total + arena.total

@@ -51,9 +51,9 @@ def parse_manifest(value: object, where: str = fmt.MANIFEST) -> fmt.Manifest:
     Raises:
         BundleError: it does not fit the schema, or is of a newer version.
     """
-    at = At(value, where)
+    at, version = At(value, where), fmt.MANIFEST_VERSION
     if isinstance(value, dict) and "version" in value:
-        check_version(At(value["version"], f"{where}.version"), fmt.MANIFEST_VERSION)
+        version = check_version(At(value["version"], f"{where}.version"), fmt.MANIFEST_VERSION)
     keys = "format version name created_by model_sha256 dims inputs outputs variants memory files signature"
     top = at.obj(keys)
     top["format"].one_of(("tang",))
@@ -65,7 +65,7 @@ def parse_manifest(value: object, where: str = fmt.MANIFEST) -> fmt.Manifest:
     if top["signature"].value is not None:
         top["signature"].obj("key algorithm value")
     _parse_ports(top)
-    top["variants"].array(_manifest_variant)
+    top["variants"].array(lambda a: _manifest_variant(a, version, files))
     top["memory"].items()
     return fmt.Manifest(
         top["name"].text(),
@@ -85,12 +85,17 @@ def _file(at: At) -> tuple[str, int]:
     return digest, entry["bytes"].integer()
 
 
-def _manifest_variant(at: At) -> None:
-    entry = at.obj("id backend class peak_bytes", "peak_bytes_max")
+def _manifest_variant(at: At, version: tuple[int, int], files: Mapping[str, tuple[str, int]]) -> None:
+    since = "features limits members"  # version 1.1
+    entry = at.obj("id backend class peak_bytes" + (f" {since}" if version >= (1, 1) else ""), f"peak_bytes_max {since}")
     entry["id"].name()
     entry["backend"].one_of(("webgpu", "c"))
     entry["class"].name()
     entry["peak_bytes"].integer()
+    _optional(entry, "peak_bytes_max", lambda a: a.integer())
+    _optional(entry, "features", lambda a: a.array(lambda f: f.name()))
+    _optional(entry, "limits", lambda a: [n.integer() for n in a.items().values()])
+    _optional(entry, "members", lambda a: a.array(lambda m: m.one_of(files)))
 
 
 @dataclass(frozen=True, slots=True)

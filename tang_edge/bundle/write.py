@@ -206,8 +206,12 @@ def _manifest(
             "id": v.id,
             "backend": v.backend,
             "class": v.device_class,
-            "peak_bytes": layout.peak_bytes(parsed, v, least),
-            "peak_bytes_max": layout.peak_bytes(parsed, v, most),
+            "peak_bytes": layout.peak_bytes(v, least),
+            "peak_bytes_max": layout.peak_bytes(v, most),
+            "features": list(v.features),
+            "limits": dict(v.limits),
+            # a compiled library stands for the text that it was made of
+            "members": sorted(set(v.prebuilt.values())) or [v.source],
         }
         for v in parsed.variants
     ]

@@ -122,7 +122,7 @@ def _variant(plan: fmt.Plan, v: fmt.Variant, sizes: Mapping[str, Mapping[str, in
             "dims": dict(at),
             "arena": layout.region(v.slots, at, v.id).total,
             "packed": packed,
-            "peak": layout.peak_bytes(plan, v, at),
+            "peak": layout.peak_bytes(v, at),
         }
         for name, at in sizes.items()
     }

@@ -220,7 +220,7 @@ def test_symlinks(sound, broken):
     _refused(broken, out.getvalue())
 
 
-@pytest.mark.parametrize(("version", "match"), [([2, 0], "newer"), ([1, 1], "newer"), ([0, 9], "no longer"), ([1], "")])
+@pytest.mark.parametrize(("version", "match"), [([2, 0], "newer"), ([1, 9], "newer"), ([0, 9], "no longer"), ([1], "")])
 def test_versions(sound, broken, version, match):
     members = _members(sound)
     manifest = json.loads(members[fmt.MANIFEST]) | {"version": version}
@@ -228,6 +228,26 @@ def test_versions(sound, broken, version, match):
     if match == "newer":
         assert "Upgrade" in str(error)
     _refused(broken, _resealed(members, version=version), match)
+
+
+def test_the_manifest_alone_says_what_a_variant_needs(sound, broken, tmp_path):
+    members = _members(sound)
+    manifest = json.loads(members[fmt.MANIFEST])
+    plan = json.loads(members[fmt.PLAN])
+    assert manifest["version"] == [1, 1]
+    for said, made in zip(manifest["variants"], plan["variants"], strict=True):
+        assert (said["features"], said["limits"]) == (made["features"], made["limits"])
+        assert said["members"] == [made["source"]]
+    for key, wrong in (("features", "f16"), ("limits", {"a": -1}), ("members", ["kernels/none.wgsl"]), ("peak_bytes_max", 1.5)):
+        changed = [{**v, key: wrong} for v in manifest["variants"]]
+        _refused(broken, _sealed(members, {**manifest, "variants": changed}), key)
+    since = ("features", "limits", "members")
+    older = [{k: v for k, v in variant.items() if k not in since} for variant in manifest["variants"]]
+    _refused(broken, _sealed(members, {**manifest, "variants": older}), "lacks")
+    path = tmp_path / "older.tang"
+    path.write_bytes(_sealed(members, {**manifest, "variants": older, "version": [1, 0]}))
+    with open_bundle(path) as bundle:
+        assert len(bundle.plan.variants) == len(older)
 
 
 @pytest.mark.parametrize(
