@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tang_edge.ir.tensor import Program
 from tang_edge.ir.verify import verify as verify_program
+from tang_edge.rewrite.bindings import divide
 from tang_edge.rewrite.constants import hoist
 from tang_edge.rewrite.dead import drop_dead
 from tang_edge.rewrite.fuse import fuse
@@ -14,6 +15,7 @@ from tang_edge.rewrite.integers import integer_sums
 from tang_edge.rewrite.linear import merge_linear
 from tang_edge.rewrite.literals import inline_literals
 from tang_edge.rewrite.names import canonical_axes
+from tang_edge.rewrite.parts import cut_weights
 from tang_edge.rewrite.regions import store_in_place
 from tang_edge.rewrite.scales import scales_out_of_sums
 from tang_edge.rewrite.simplify import simplify_program
@@ -40,10 +42,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("dead-2", "dequantising binds that nothing reads any more", drop_dead),
     Pass("fuse", "producers substituted into their readers", fuse),
     Pass("stores", "arithmetic after a merge of axes moved to where it is stored", move_past_stores),
+    Pass("parts", "weights larger than a binding cut into parts", cut_weights),
     Pass("linear", "constant scales and offsets merged, scales into weights", merge_linear),
     Pass("hoist", "constant-only parts become prologue binds", hoist),
     Pass("dead-3", "drop what no output needs", drop_dead),
     Pass("regions", "concatenations written in place", store_in_place),
+    Pass("bindings", "binds that read more tensors than a kernel can bind divided", divide),
     Pass("names", "canonical axis names", canonical_axes),
 )
 

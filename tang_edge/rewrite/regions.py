@@ -21,6 +21,7 @@ from tang_edge.rewrite.address import invert
 from tang_edge.rewrite.concat import Concat, concat_of
 from tang_edge.rewrite.constants import is_prologue
 from tang_edge.rewrite.cost import COST, size
+from tang_edge.rewrite.decide import FusionLimits
 from tang_edge.rewrite.graph import Graph, merged_origins, tensors_read
 from tang_edge.rewrite.inline import replace_reads
 from tang_edge.rewrite.simplify import simplify, simplify_bind
@@ -99,7 +100,7 @@ class _Concatenation:
         for k, s in enumerate(places):
             if s is not None and s not in taken.values():
                 taken[k] = s
-        if not taken and not self.chain_is_dear():
+        if not taken and not self.chain_is_dear() and len(tensors_read(self.bind.expr)) <= FusionLimits().tensors_read:
             return
         if self.bind.store is None:
             scope = self.graph.scopes[self.slot]

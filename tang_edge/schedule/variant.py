@@ -15,6 +15,7 @@ from tang_edge.schedule import choose
 from tang_edge.schedule.addresses import Placed, place
 from tang_edge.schedule.families import Scheduled
 from tang_edge.schedule.layout import assign, stored
+from tang_edge.schedule.legal import check_buffers, legal
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import lower
 from tang_edge.schedule.memory import Life, assign_slots, lifetimes
@@ -189,13 +190,12 @@ class _Work:
             return Branch(item.cond, then, tuple(self.step(i) for i in item.orelse if not isinstance(i, Alloc)))
         assert isinstance(item, Bind)
         options = self.scheduler(item, self.placed, self.constants | self.early_names, self.limits)
-        alternates: list[Alternate] = []
+        made: list[tuple[str, tuple[Kernel, ...]]] = []
         for tag, s in options:
             for x in s.before:
                 self.placed.setdefault(x.bind.name, place(x.bind.type, None, stored(x.bind.type, self.limits)))
-            kernels = tuple(self._kernel(x) for x in (*s.before, s))
-            alternates.append(Alternate(tag, kernels))
-        return Step(item, tuple(alternates))
+            made.append((tag, tuple(self._kernel(x) for x in (*s.before, s))))
+        return Step(item, tuple(Alternate(*option) for option in legal(made, item, self.limits)))
 
     def _kernel(self, s: Scheduled) -> Kernel:
         """One scheduled bind, its prologue binds noted."""
@@ -261,6 +261,7 @@ def _planned(work: _Work, prologue: tuple[Step, ...], steps: tuple[AnyStep, ...]
     for c in p.constants:
         if c.name in used:
             buffers.append(BufferPlan(len(buffers), c.name, "constant", None))
+    check_buffers({b.tensor: work.placed[b.tensor] for b in buffers}, work.limits)
     parts = (tuple(buffers), tuple(sizes), tuple(packed_sizes), prologue, steps)
     return Variant(work.limits, p, work.placed, *parts)
 
