@@ -117,7 +117,7 @@ def reserved(plan: fmt.Plan, variant: fmt.Variant) -> Region | None:
 
 
 def peak_bytes(variant: fmt.Variant, dims: Mapping[str, int]) -> int:
-    """Bytes of weights as they are stored there, packed weights and arena together, for one session at these dimension values."""
+    """Bytes of weights as they are stored there, packed weights and arena, for one session at these dimension values."""
     weights = sum(evaluate_size(b.bytes, {}, variant.id) for b in variant.buffers.values() if b.kind == "constant")
     arena = region(variant.slots, dims, variant.id)
     packed = region(variant.packed_slots, {}, variant.id)
