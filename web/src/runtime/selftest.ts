@@ -13,7 +13,7 @@ const SAMPLES = 256;
 
 type Tensors = ReadonlyMap<string, Tensor>;
 
-interface Vectors {
+export interface Vectors {
   readonly golden: Golden;
   readonly call: Call;
   readonly outputs: Tensors;
@@ -40,7 +40,7 @@ export interface Subject {
 export async function selfTest(subject: Subject): Promise<SelfTest> {
   const golden = subject.plan.golden[0];
   if (!golden) return { outcome: "skipped", why: "the bundle holds no golden vectors", vectors: 0, runs: 0, worst: 0 };
-  const vectors = await load(subject, golden);
+  const vectors = await readVectors(subject, golden);
   let demotions = 0;
   for (let losses = 0; ; ) {
     try {
@@ -60,7 +60,8 @@ export async function selfTest(subject: Subject): Promise<SelfTest> {
   }
 }
 
-async function load({ plan, golden: read }: Subject, golden: Golden): Promise<Vectors> {
+/** The call that golden vectors describe, with what it must give. */
+export async function readVectors({ plan, golden: read }: Pick<Subject, "plan" | "golden">, golden: Golden): Promise<Vectors> {
   const arrays = await read(golden.file), feeds = new Map<string, Feed>(), shapes = new Map<string, readonly number[]>();
   for (const port of plan.inputs) {
     const array = arrays.get(`in/${port.name}`);
