@@ -1,0 +1,44 @@
+/** The devices that a page may have, in the order in which they are tried, and which variants each takes. */
+
+import type { Manifest, Variant } from "./bundle/format.js";
+import type { OpenEngine } from "./engine.js";
+import { adapterName, isCpuAdapter, requestAdapter } from "./webgpu/gpu.js";
+import { openWebGpu, webgpuLacks } from "./webgpu/engine.js";
+
+export type Entry = Manifest["variants"][number];
+
+export interface Device {
+  readonly kind: "webgpu" | "wasm";
+  /** Whether the variant is one of this device's, wherever it runs. */
+  takes(entry: Pick<Entry, "backend" | "deviceClass">): boolean;
+  /** Why this browser cannot run the variant, in words; "" where it can. */
+  lacks(entry: Pick<Variant, "features" | "limits">): Promise<string>;
+  readonly open: OpenEngine;
+}
+
+export const DEVICES: readonly Device[] = [
+  { kind: "webgpu", takes: (v) => v.backend === "webgpu", lacks: webgpuLacks, open: openWebGpu },
+];
+
+/** The more a class presumes of a device, the earlier it is tried; others follow in the order of the plan. */
+const CLASSES = ["jetson", "mac", "laptop", "robot-soc", "browser-f16", "browser"];
+
+export function rank(deviceClass: string): number {
+  return (CLASSES.indexOf(deviceClass) + CLASSES.length + 1) % (CLASSES.length + 1);
+}
+
+/** Why nothing here takes the variant. */
+export function stranger(entry: Pick<Entry, "backend" | "deviceClass">): string {
+  if (entry.backend === "c") return `machine code of class ${entry.deviceClass}, not for browsers; pack with --target browser`;
+  return `no device of a browser is of class ${entry.deviceClass}`;
+}
+
+/** The WebGPU adapter in words, and whether it computes on the CPU; null where there is none. */
+export async function describeAdapter(): Promise<{ readonly name: string; readonly isCpu: boolean } | null> {
+  try {
+    const { info } = await requestAdapter();
+    return { name: adapterName(info), isCpu: isCpuAdapter(info) };
+  } catch {
+    return null;
+  }
+}
