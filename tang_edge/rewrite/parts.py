@@ -1,15 +1,15 @@
 """Weights larger than a binding, cut into parts.
 
-    T[c]  ->   select(c0 < n1, T.0[c], select(c0 < n2, T.1[c - n1], ...))        a concatenation put in the place of T
-    f(T[i, ...])  ->  select(i < n1, f(T.0[i, ...]), f(T.1[i - n1, ...]))        where i is an axis of the output
+    T[c]  ->  select(c0 < n1, T.0[c], select(c0 < n2, T.1[c - n1], ...))     a concatenation put in the place of T
+    y[i] = f(T[i])  ->  alloc y ; y[i] = f(T.0[i]) ; y[i + n1] = f(T.1[i])    where i is an axis of the output
 
-The second form is taken where it can be: `regions` then writes the output part by part, and no point tests anything. WebGPU
-guarantees bindings of 128 MiB ("Limits", maxStorageBufferBindingSize); packing may pad a weight, hence the distance.
+The second form is taken where it can be: no point tests anything. WebGPU guarantees bindings of 128 MiB ("Limits",
+maxStorageBufferBindingSize); packing may pad a weight, hence the distance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +17,9 @@ import numpy as np
 from tang_edge.ir import affine, scalar
 from tang_edge.ir.affine import Expr, Var
 from tang_edge.ir.dtype import i64
-from tang_edge.ir.scalar import Scalar
-from tang_edge.ir.tensor import Bind, Constant, Item, Program, map_items, out_axes
-from tang_edge.rewrite.inline import replace_reads
+from tang_edge.ir.scalar import Read, Scalar
+from tang_edge.ir.tensor import Alloc, Bind, Constant, If, Item, Loop, Program, Store, map_items, out_axes, walk
+from tang_edge.rewrite.inline import body_at
 from tang_edge.rewrite.simplify import simplify_bind
 
 LARGEST = 96 << 20  # bytes of a weight as a device stores it; beyond, it is cut
@@ -93,36 +93,66 @@ def _cut(program: Program, c: Constant) -> Cut:
     readers = [b for b in program.binds() if any(r.tensor == c.name for r in scalar.reads(b.expr))]
     best = max(able, key=lambda k: (sum(_output_axis(b, c.name, k) is not None for b in readers), -k))
     extent = c.data.shape[best]
-    count = min(count, extent)
+    rows = max(1, LARGEST // (stored_bytes(c) // extent))
+    count = -(-extent // rows)
     return Cut(c, best, tuple(extent * k // count for k in range(count + 1)))
 
 
 def _output_axis(bind: Bind, tensor: str, axis: int) -> tuple[Var, int] | None:
-    """(i, k) when every read of the tensor is at i + k along the axis, for one axis i of the bind."""
-    places = {r.view.coords[axis] for r in scalar.reads(bind.expr) if r.tensor == tensor}
-    if len(places) != 1:
-        return None
-    (at,) = places
-    for v in bind.axes:
-        rest = (at - affine.as_expr(v)).constant
-        if rest is not None:
-            return v, rest
+    """(i, k) when a read of the tensor is at i + k along the axis, i an axis of the bind of a known extent."""
+    for at in sorted({r.view.coords[axis] for r in scalar.reads(bind.expr) if r.tensor == tensor}, key=str):
+        for v in bind.axes:
+            rest = (at - affine.as_expr(v)).constant
+            if rest is not None and v.extent.constant is not None:
+                return v, rest
     return None
+
+
+def _replaced(x: Scalar, tensor: str, instead: Callable[[Read], Bind]) -> Scalar:
+    """x with every read of the tensor replaced by the expression of a bind, chosen for each."""
+
+    def visit(y: Scalar) -> Scalar:
+        if not any(r.tensor == tensor for r in scalar.reads(y)):
+            return y
+        z = scalar.rebuild(y, visit)
+        return body_at(z, instead(z)) if isinstance(z, Read) and z.tensor == tensor else z
+
+    return visit(x)
 
 
 def _apply(program: Program, cut: Cut) -> Program:
     name = cut.constant.name
     whole = cut.whole()
+    ifs = [i for i in walk(program.items) if isinstance(i, If)]
+    loops = [i for i in walk(program.items) if isinstance(i, Loop)]
+    bound = {r for i in ifs for r in i.results} | {c.next for i in loops for c in i.carried}  # these stay binds
 
     def rewrite(item: Item) -> Sequence[Item]:
         if not isinstance(item, Bind) or not any(r.tensor == name for r in scalar.reads(item.expr)):
             return (item,)
         found = _output_axis(item, name, cut.axis)
-        if found is None:
-            return (simplify_bind(replace(item, expr=replace_reads(item.expr, {name: whole}))),)
-        values = [replace_reads(item.expr, {name: cut.producer(k)}) for k in range(len(cut.bounds) - 1)]
-        at = affine.as_expr(found[0]) + found[1]
-        return (simplify_bind(replace(item, expr=_chain(at, cut.bounds[1:], values))),)
+        if found is None or item.name in bound:
+            return (simplify_bind(replace(item, expr=_replaced(item.expr, name, lambda r: whole))),)
+        pieces = [_piece(item, cut, k, *found) for k in range(len(cut.bounds) - 1)]
+        return (*(() if item.store else (Alloc(item.name, item.type),)), *(p for p in pieces if p is not None))
 
     constants = tuple(p for c in program.constants for p in (cut.parts() if c is cut.constant else (c,)))
     return replace(program.with_items(map_items(program.items, rewrite)), constants=constants)
+
+
+def _piece(bind: Bind, cut: Cut, k: int, axis: Var, ahead: int) -> Bind | None:
+    """The points of a bind that read part k at axis + ahead, stored where they belong; None where there are none."""
+    extent = axis.extent.constant
+    assert extent is not None, "an axis that reads a weight at axis + k is as long as the weight at most"
+    start, end = max(0, cut.bounds[k] - ahead), min(extent, cut.bounds[k + 1] - ahead)
+    if end <= start:
+        return None
+    own = Var(axis.name, affine.const(end - start))
+    shift = {axis: affine.as_expr(own) + start}
+    coords = bind.store.coords if bind.store else tuple(map(affine.as_expr, bind.axes))
+    store = Store(bind.store.tensor if bind.store else bind.name, tuple(affine.substitute(c, shift) for c in coords))
+    whole, part, at = cut.whole(), cut.producer(k), affine.as_expr(axis) + ahead
+    body = _replaced(bind.expr, cut.constant.name, lambda r: part if r.view.coords[cut.axis] is at else whole)
+    expr = scalar.substitute(body, shift)
+    axes = tuple(own if a is axis else a for a in bind.axes)
+    return simplify_bind(Bind(f"{bind.name}.{k}", axes, expr, store, bind.origin))
