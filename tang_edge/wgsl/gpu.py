@@ -166,6 +166,17 @@ def make_buffer(device: Any, size: int, usage: int, label: str) -> Any:
         raise translate(error, f"buffer {label} of {size} bytes") from error
 
 
+def check_binding(device: Any, name: str, size: int) -> None:
+    """Raise DeviceError where a buffer is larger than what the device can bind: the sizes of this run are too great for it."""
+    most = int(device.limits["max-storage-buffer-binding-size"])
+    if size > most:
+        raise DeviceError(
+            f"takes {size:,} bytes at these sizes, this device binds {most:,} at most",
+            where=f"tensor {name!r}",
+            remedy="Run with smaller sizes, or use device='c'.",
+        )
+
+
 class Segments:
     """Slots spread over GPU buffers of at most 128 MiB each (a slot never straddles; a larger one is alone).
 

@@ -212,6 +212,7 @@ class WebGpuWorker:
             buffer = self._engine.variant.buffers[arg]
             source, offset = self.locate(buffer)
             size = max(4, fmt.align_up(layout.evaluate_size(buffer.bytes, dims, buffer.name), 4))
+            gpu.check_binding(self._engine.device, buffer.name, size)
             resource = {"buffer": source, "offset": offset, "size": size}
             entries.append({"binding": binding, "resource": resource})
         if params is not None:

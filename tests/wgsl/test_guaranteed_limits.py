@@ -10,7 +10,7 @@ import pytest
 
 import tang_edge
 from tang_edge.compiler import pack_program
-from tang_edge.errors import TargetLimit
+from tang_edge.errors import DeviceError, TargetLimit
 from tang_edge.ir import affine, scalar
 from tang_edge.ir.dtype import f32, i8, i64
 from tang_edge.ir.scalar import cast
@@ -79,3 +79,15 @@ def test_an_input_larger_than_a_binding_is_refused_when_packing(tmp_path: Path) 
     with pytest.raises(TargetLimit, match=r"tensor 'x': takes 160,000,\d+ bytes .* guarantees bindings of 134,217,728"):
         pack_program(b.build(), tmp_path / "wide.tang", targets=("webgpu",), golden=False)
     assert not (tmp_path / "wide.tang").exists()
+
+
+def test_sizes_beyond_a_binding_are_refused_when_they_are_asked_for(tmp_path: Path, guaranteed: None) -> None:
+    b = Builder("grows")
+    n = b.dim("n", 1, 60_000_000)
+    x = b.input("x", f32, [n])
+    b.output("y", b.bind("y", [n], lambda i: b.read(x, [i]) * 2.0))
+    pack_program(b.build(), tmp_path / "grows.tang", targets=("webgpu",))
+    with tang_edge.load(tmp_path / "grows.tang", device="webgpu") as model:
+        with pytest.raises(DeviceError, match=r"tensor 'x': takes 160,000,\d+ bytes at these sizes, this device binds 134,217,728"):
+            model.run({"x": np.zeros(40_000_000, np.float32)})
+        assert model.run({"x": np.ones(3, np.float32)})["y"].tolist() == [2, 2, 2]
