@@ -11,18 +11,12 @@ from typing import Final
 from tang_edge.emit.syntax import Dialect
 
 _BUILTIN = [
-    "exp",
-    "log",
     "sin",
     "cos",
     "tan",
     "asin",
     "acos",
     "sinh",
-    "cosh",
-    "asinh",
-    "acosh",
-    "atanh",
     "sqrt",
     "floor",
     "ceil",
@@ -30,7 +24,7 @@ _BUILTIN = [
     "trunc",
     "abs",
 ]
-_OWN = ["isnan", "isinf", "sign", "atan", "tanh", "erf"]  # of `functions`
+_OWN = ["isnan", "isinf", "sign", "exp", "log", "cosh", "asinh", "acosh", "atanh", "atan", "tanh", "erf"]  # of `functions`
 _OWN_BINARY = ["min", "max", "mod", "fmod", "pow"]
 _OWN_INTEGER = ["div", "mod", "fmod", "shl", "shr", "pow"]
 

@@ -19,6 +19,12 @@ fn tang_max{s}(a: {F}, b: {F}) -> {F} {{ return select(a, b, (a < b) | tang_isna
 fn tang_at_most{s}(x: {F}, c: {F}) -> {F} {{ return select(x, c, c < x); }}
 fn tang_at_least{s}(x: {F}, c: {F}) -> {F} {{ return select(x, c, x < c); }}
 fn tang_sign{s}(x: {F}) -> {F} {{ return select(sign(x), x, tang_isnan{s}(x)); }}
+fn tang_exp{s}(x: {F}) -> {F} {{ return select(exp(x), x, tang_isnan{s}(x)); }}
+fn tang_log{s}(x: {F}) -> {F} {{ return select(log(x), x, tang_isnan{s}(x)); }}
+fn tang_cosh{s}(x: {F}) -> {F} {{ return select(cosh(x), x, tang_isnan{s}(x)); }}
+fn tang_asinh{s}(x: {F}) -> {F} {{ return select(asinh(x), x, tang_isnan{s}(x)); }}
+fn tang_acosh{s}(x: {F}) -> {F} {{ return select(acosh(x), x, tang_isnan{s}(x)); }}
+fn tang_atanh{s}(x: {F}) -> {F} {{ return select(atanh(x), x, tang_isnan{s}(x)); }}
 fn tang_atan{s}(x: {F}) -> {F} {{ return select(atan(x), x, tang_isnan{s}(x)); }}
 fn tang_tanh{s}(x: {F}) -> {F} {{ return select(tanh(clamp(x, {F}(-16.0), {F}(16.0))), x, tang_isnan{s}(x)); }}
 fn tang_mod{s}(x: {F}, y: {F}) -> {F} {{

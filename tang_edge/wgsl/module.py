@@ -63,7 +63,8 @@ def _decode(u: Unit) -> list[str]:
         total = " * ".join(f"({s})" for s in u.grid_sizes)
         lines += ["  let t: i32 = i32(group.x + group.y * groups.x);", f"  if (t >= {total}) {{ return; }}"]
         step = "t"
-        for v, size in reversed(list(zip(k.grid, u.grid_sizes, strict=True))):
+        # an empty grid runs nothing, but compilers refuse a division by 0 in what never runs
+        for v, size in reversed([(v, "1" if s == "0" else s) for v, s in zip(k.grid, u.grid_sizes, strict=True)]):
             lines.append(f"  let {v.name}: i32 = {step if v is k.grid[0] else f'{step} % ({size})'};")
             step = f"({step} / ({size}))"
     step = "i32(lane)"
