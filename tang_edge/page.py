@@ -22,7 +22,7 @@ from tang_edge.onnx_in import DimRange
 from tang_edge.rewrite.pipeline import Pass
 
 Told = Callable[[str], None]
-TEXT = 48_000  # characters of a program that go along with an event; the whole text is there when asked for
+TEXT = 200_000  # characters of a program that go along with an event; the whole text is there when asked for
 MOST_BYTES = 1 << 30  # of a model: it is there four times in 4 GiB of memory (file, message, float64 weights, bundle)
 
 
@@ -61,7 +61,7 @@ class Watcher(Observer):
 
     def kernel(self, variant: str, name: str, origin: Sequence[str], text: str) -> None:
         """A kernel with its text: a few kilobytes."""
-        self._tell(type="kernel", variant=variant, id=name, origin=list(origin), text=text)
+        self._tell(type="kernel", variant=variant, name=name, origin=list(origin), text=text)
 
 
 class _Kept:
@@ -71,8 +71,8 @@ class _Kept:
 
 
 def text(name: str) -> str:
-    """The whole text of the program after a pass of the latest compile. Raises KeyError for a pass that it did not come to."""
-    return print_program(_Kept.programs[name])
+    """The whole text of the program after a pass of the latest compile; empty for a pass that it did not come to."""
+    return print_program(_Kept.programs[name]) if name in _Kept.programs else ""
 
 
 def compile_file(path: str, out: str, options: str, told: Told) -> str:

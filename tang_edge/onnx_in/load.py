@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -18,6 +19,9 @@ from tang_edge.onnx_in.order import sorted_nodes, subgraphs
 from tang_edge.onnx_in.proto import GraphProto, ModelProto, NodeProto
 
 _ = _ops  # importing it fills the operator table
+
+# protobuf in C says DecodeError; its pure-Python form, which is the one under WebAssembly, lets what happened through
+_DAMAGED = (DecodeError, ValueError, IndexError, TypeError, RecursionError, struct.error)
 
 
 def load(source: str | PathLike[str] | bytes) -> tuple[ModelProto, str | None, str]:
@@ -48,7 +52,7 @@ def _parse(raw: bytes, where: str) -> ModelProto:
     model = ModelProto()
     try:
         model.ParseFromString(raw)
-    except DecodeError as e:
+    except _DAMAGED as e:
         raise UnsupportedModel(
             "is not an ONNX model, or is truncated", where=where, remedy="Download or export it again"
         ) from e
