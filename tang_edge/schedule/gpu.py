@@ -31,7 +31,7 @@ from tang_edge.schedule.layout import best_axis
 from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import Kind, Nest, Tail, mark, nest, reorder, split, stage
-from tang_edge.schedule.split import applies, iterations, longest, split_reduction, worth
+from tang_edge.schedule.split import split_reduction, within_turns, worth
 
 LANES = 64  # invocations of a workgroup without workgroup memory
 BUSY = 256  # workgroups that keep a large GPU busy
@@ -41,12 +41,12 @@ def options(
     bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
 ) -> Sequence[tuple[str, Scheduled]]:
     """The tagged default schedules of a bind, the best for a GPU first, the safest last."""
-    fold = main_fold(bind)
-    if fold is not None and applies(fold) and iterations(fold) > limits.serial_turns:
-        axis = longest(fold)
+    parts, whole = within_turns(bind, limits.serial_turns)
+    if parts:
         simple = replace(limits, vector_bytes=0)
         kinds = (("split", limits), ("split-points", simple))
-        return [(tag, _split(bind, fold, axis, placed, constants, kind)) for tag, kind in kinds]
+        return [(tag, _passes(parts, whole, placed, constants, kind)) for tag, kind in kinds]
+    fold = main_fold(bind)
     found = _tiled(bind, fold, placed, constants, limits) if fold is not None else []
     lanes = limits.lanes(4)
     if lanes > 1:
@@ -54,19 +54,18 @@ def options(
         found += [(tag, s) for s in _vector_points(bind, fold, placed, constants, lanes)]
     axis_worth = worth(bind, fold) if fold is not None else None
     if fold is not None and axis_worth is not None:
-        found.insert(0, ("split", _split(bind, fold, axis_worth, placed, constants, limits)))
+        two = split_reduction(bind, fold, axis_worth, limits.serial_turns)
+        found.insert(0, ("split", _passes(*two, placed, constants, limits)))
     return [*found, ("points", Scheduled(bind, (), (plain(bind, placed),)))]
 
 
-def _split(
-    bind: Bind, fold: Comprehension, axis: Var, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
+def _passes(
+    parts: Sequence[Bind], whole: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
 ) -> Scheduled:
     """The schedule `split`: partial states, then their combination; each pass takes the best single-pass schedule."""
-    part, whole = split_reduction(bind, fold, axis, limits.serial_turns)
-    places = placed_with(placed, [part])
-    first = _one_pass(part, places, constants, limits)
-    last = _one_pass(whole, places, constants, limits)
-    return replace(last, before=(first,))
+    places = placed_with(placed, parts)
+    first = [_one_pass(p, places, constants, limits) for p in parts]
+    return replace(_one_pass(whole, places, constants, limits), before=tuple(first))
 
 
 def _one_pass(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits) -> Scheduled:

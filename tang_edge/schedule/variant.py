@@ -20,6 +20,7 @@ from tang_edge.schedule.limits import Limits
 from tang_edge.schedule.lower import lower
 from tang_edge.schedule.memory import Life, assign_slots, lifetimes
 from tang_edge.schedule.pack import rename_constants
+from tang_edge.schedule.split import within_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def build(program: Program, limits: Limits, scheduler: choose.Scheduler, told: T
         told(k, len(ran))
         steps.append(work.step(item))
     first = [i for i in program.items if isinstance(i, Bind) and i.name in early]
-    prologue = [*(work.early(b) for b in first), *(work.early(b) for b in work.extra.values())]
+    prologue = [s for b in (*first, *work.extra.values()) for s in work.early(b)]
     live = _needed(prologue, steps)
     prologue = [s for s in prologue if s.bind.name in live]
     return _planned(work, tuple(prologue), tuple(steps))
@@ -192,8 +193,7 @@ class _Work:
         options = self.scheduler(item, self.placed, self.constants | self.early_names, self.limits)
         made: list[tuple[str, tuple[Kernel, ...]]] = []
         for tag, s in options:
-            for x in s.before:
-                self.placed.setdefault(x.bind.name, place(x.bind.type, None, stored(x.bind.type, self.limits)))
+            self._place([x.bind for x in s.before])
             made.append((tag, tuple(self._kernel(x) for x in (*s.before, s))))
         return Step(item, tuple(Alternate(*option) for option in legal(made, item, self.limits)))
 
@@ -208,9 +208,8 @@ class _Work:
         return lower(nests, self.placed, "", self.program.finite_math)
 
     def _adopt(self, binds: Sequence[Bind]) -> None:
-        for b in binds:
-            self.extra.setdefault(b.name, b)
-            self.placed.setdefault(b.name, place(b.type, None, stored(b.type, self.limits)))
+        self.extra.update({b.name: b for b in binds if b.name not in self.extra})
+        self._place(binds)
 
     def _copies(self, bind: Bind) -> dict[str, str]:
         """Constants that the bind reads straight from the model get a copy in the packed region (with slack behind)."""
@@ -224,10 +223,19 @@ class _Work:
                 out[r.tensor] = name
         return out
 
-    def early(self, bind: Bind) -> Step:
-        """A prologue step: the plain schedule, since it runs once."""
+    def early(self, bind: Bind) -> list[Step]:
+        """Prologue steps that make a bind: the plain schedule, since they run once."""
+        before, last = within_turns(bind, self.limits.serial_turns)
+        self._place(before)
+        return [self._plain(b) for b in (*before, last)]
+
+    def _plain(self, bind: Bind) -> Step:
         kernels = (lower((choose.plain(bind, self.placed, self.limits),), self.placed, "", self.program.finite_math),)
         return Step(bind, (Alternate("default", kernels),))
+
+    def _place(self, binds: Sequence[Bind]) -> None:
+        for b in binds:
+            self.placed.setdefault(b.name, place(b.type, None, stored(b.type, self.limits)))
 
 
 def nest_copy(name: str, tensor: str, shape: Sequence[Expr], dt: dtype.DType, like: Bind) -> Bind:
