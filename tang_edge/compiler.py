@@ -18,6 +18,7 @@ from tang_edge.c_fallback.library import Library
 from tang_edge.emit.plan import PlanWriter
 from tang_edge.emit.sizes import to_json
 from tang_edge.emit.unit import Unit
+from tang_edge.errors import TargetLimit
 from tang_edge.ir import affine
 from tang_edge.ir.kernel import Kernel
 from tang_edge.ir.states import with_states
@@ -122,7 +123,7 @@ def pack_program(
     source, found = with_states(source, states)
     check_extent(source)
     program = _rewritten(source, observer)
-    made = [build_variant(program, limits, records, observer) for limits in classes]
+    made, refused = _variants(program, classes, records, observer)
     vectors = []
     if golden:
         observer.stage("self-test vectors", 0, 1)
@@ -143,7 +144,28 @@ def pack_program(
     )
     summary = tuple(_summary(m) for m in made)
     dims_text = tuple(f"{d.name}: {d.lo}..{d.hi}{f' by {d.multiple}' if d.multiple > 1 else ''}" for d in program.dims)
-    return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, (*notes, *found), summary)
+    return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, (*notes, *found, *refused), summary)
+
+
+def _variants(
+    program: Program, classes: Sequence[Limits], records: Sequence[choose.Record], observer: Observer
+) -> tuple[list[Made], list[str]]:
+    """The variants of the classes that can express the program, and a note for each of the others.
+
+    Raises:
+        TargetLimit: there is none; the refusal of the first class.
+    """
+    made: list[Made] = []
+    refused: list[tuple[str, TargetLimit]] = []
+    for limits in classes:
+        try:
+            made.append(build_variant(program, limits, records, observer))
+        except TargetLimit as error:
+            refused.append((limits.name, error))
+    if not made and refused:
+        raise refused[0][1]
+    # the remedies are for who asked for that class alone
+    return made, [f"the variant {name} was left out: {e.where}: {e.message}" for name, e in refused]
 
 
 def _rewritten(source: Program, observer: Observer) -> Program:

@@ -141,7 +141,7 @@ def _show_passes(imported: Imported, history: History) -> None:
     for name, r in imported.ranges.items():
         console.out.print(f"dimension  {escape(name)}: {r}")
     for note in imported.notes:
-        console.out.print(f"inferred   {escape(note)}")
+        console.out.print(f"note       {escape(note)}")
     rows = console.table(
         "pass",
         "binds",

@@ -122,7 +122,7 @@ def _show(report: PackReport, ports: dict[str, Any], seconds: float) -> None:
     out.print(f"[bold]{escape(report.path)}[/]  {console.size(report.bytes)}, packed in {console.duration(seconds)}")
     show_interface(ports)
     for note in report.notes:
-        out.print(f"inferred    {escape(note)}")
+        out.print(f"note        {escape(note)}")
     out.print()
     rows = console.table("variant", "steps", "kernels", "prologue", "text", right=("steps", "kernels", "prologue", "text"))
     for v in report.variants:

@@ -52,6 +52,17 @@ def test_states(tmp_path, options, states):
     assert len(facts("inspect", out)["states"]) == states
 
 
+def test_a_class_that_cannot_is_left_out(tmp_path):
+    ports = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [4]) for name in ("x", "y")]
+    model = clikit.save(tmp_path / "double.onnx", [helper.make_node("Neg", ["x"], ["y"], name="n")], ports[:1], ports[1:])
+    result = call("pack", model, "-o", tmp_path / "d.tang")
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.output.split())
+    assert "the variant laptop was left out: Neg 'n': f64 cannot be computed" in words and "c-cpu-generic" in words
+    assert "f64 cannot be computed" in refused("pack", model, "-o", tmp_path / "e.tang", "--target", "webgpu")
+    assert not (tmp_path / "e.tang").exists()
+
+
 def test_a_state_that_is_none(tmp_path):
     model = clikit.counter(tmp_path / "sum.onnx")
     words = refused("pack", model, "-o", tmp_path / "s.tang", "--state", "x=nonsense")
