@@ -3,30 +3,40 @@
 // node build.mjs --tests  build/: the unit tests, for node --test
 
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { minify } from "terser";
 
 const SIZE_LIMIT = 30_000; // bytes of all JavaScript in dist/, each file gzipped
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
+const MINIFY = { module: true, ecma: 2022, compress: { passes: 3, unsafe_arrows: true }, format: { ecma: 2022 } };
 const common = { bundle: true, format: "esm", target: "es2022", charset: "utf8", logLevel: "warning" };
 
 async function library() {
-  rmSync("dist", { recursive: true, force: true });
+  const made = `dist.${process.pid}`; // takes the place of dist/ when all of it is there
   const entryPoints = [{ in: "src/index.ts", out: "index" }];
   if (existsSync("src/wasm/worker.ts")) entryPoints.push({ in: "src/wasm/worker.ts", out: "worker" });
-  await build({ ...common, entryPoints, outdir: "dist", platform: "browser", minify: true, legalComments: "none" });
-  const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
-  execFileSync(process.execPath, [tsc, "-p", ".", "--emitDeclarationOnly", "--noCheck"], { stdio: "inherit" });
-  // Types are checked by `npm run check`, not here. Declarations mention GPUDevice and GPUBuffer, which a project without WebGPU types does not know.
-  const globals = readFileSync("src/globals.txt", "utf8");
-  writeFileSync("dist/globals.d.ts", globals);
-  const index = "dist/index.d.ts";
-  writeFileSync(index, `/// <reference path="./globals.d.ts" />\n${readFileSync(index, "utf8")}`);
+  try {
+    const { outputFiles } = await build({ ...common, entryPoints, outdir: made, platform: "browser", minify: true, legalComments: "none", write: false });
+    mkdirSync(made);
+    for (const { path, text } of outputFiles) writeFileSync(path, (await minify(text, MINIFY)).code);
+    const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+    // types are checked by `npm run check`, not here
+    execFileSync(process.execPath, [tsc, "-p", ".", "--emitDeclarationOnly", "--noCheck", "--outDir", made], { stdio: "inherit" });
+    // declarations mention GPUDevice and GPUBuffer, which a project without WebGPU types does not know
+    writeFileSync(`${made}/globals.d.ts`, readFileSync("src/globals.txt", "utf8"));
+    const index = `${made}/index.d.ts`;
+    writeFileSync(index, `/// <reference path="./globals.d.ts" />\n${readFileSync(index, "utf8")}`);
+    rmSync("dist", { recursive: true, force: true });
+    renameSync(made, "dist");
+  } finally {
+    rmSync(made, { recursive: true, force: true });
+  }
 }
 
 function size() {

@@ -49,9 +49,9 @@ def web_dist() -> Path:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("npm is missing (tools/system_packages.sh node)")
-    quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-    if not (WEB / "node_modules" / ".package-lock.json").exists():
-        subprocess.run([npm, "ci", *quiet], cwd=WEB, check=True)
+    installed, wanted = WEB / "node_modules" / ".package-lock.json", WEB / "package-lock.json"
+    if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+        subprocess.run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=WEB, check=True)
     subprocess.run([npm, "run", "build", "--silent"], cwd=WEB, check=True)
     return WEB / "dist"
 

@@ -62,7 +62,6 @@ class Loader {
     }
     this.#milliseconds.load = performance.now() - start;
     this.#update();
-    this.#bundle.settle();
     this.#tell("ready", 1, 1);
     this.#measureLater(model);
     return model;

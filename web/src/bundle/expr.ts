@@ -10,9 +10,9 @@ const MAX_NODES = 4096;
 const MAX_DEPTH = 64;
 
 /** Raise BundleError unless `expr` is a well-formed size expression over the dimension names. */
-export function validate(expr: unknown, names: ReadonlySet<string>, where: () => string): asserts expr is Expr {
+export function validate(expr: unknown, names: ReadonlySet<string>, where: string): asserts expr is Expr {
   let nodes = 0;
-  const fail = (why: string): never => { throw new BundleError(why, where()) };
+  const fail = (why: string): never => { throw new BundleError(why, where) };
   const walk = (e: unknown, depth: number): void => {
     if (++nodes > MAX_NODES || depth > MAX_DEPTH) fail(`size expression is larger than ${MAX_NODES} nodes or ${MAX_DEPTH} levels`);
     if (typeof e === "number") {

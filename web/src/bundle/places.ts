@@ -3,11 +3,11 @@
 import { BundleError } from "../errors.js";
 import { elements, storageBytes } from "./dtypes.js";
 import type { Constant } from "./format.js";
-import { AGAIN, PLAN } from "./members.js";
+import { AGAIN } from "./members.js";
 import { parseTensors } from "./tensors.js";
 
 interface Piece {
-  readonly constant: Constant;
+  readonly name: string;
   /** From the constant's start, and in the chunk. */
   readonly offset: number;
   readonly start: number;
@@ -15,48 +15,43 @@ interface Piece {
 }
 
 export class Places {
-  #byChunk = new Map<string, { constant: Constant; part: number; key: string }[]>();
   #come = new Map<Constant, { parts: number; bytes: number }>();
 
   constructor(constants: readonly Constant[]) {
-    for (const constant of constants) {
-      this.#come.set(constant, { parts: 0, bytes: 0 });
-      constant.parts.forEach(({ chunk, key }, part) => {
-        const list = this.#byChunk.get(chunk) ?? [];
-        list.push({ constant, part, key });
-        this.#byChunk.set(chunk, list);
-      });
-    }
+    for (const constant of constants) this.#come.set(constant, { parts: 0, bytes: 0 });
   }
 
   chunks(): string[] {
-    return [...this.#byChunk.keys()].sort();
+    return [...new Set([...this.#come.keys()].flatMap((c) => c.parts.map((p) => p.chunk)))].sort();
   }
 
+  /** The pieces that lie in a chunk. */
   take(chunk: string, data: Uint8Array): Piece[] {
-    const slots = parseTensors(data, chunk);
-    return this.#byChunk.get(chunk)!.map(({ constant, part, key }) => {
-      const slot = slots.get(key), come = this.#come.get(constant)!;
-      if (!slot) throw new BundleError(`lacks tensor '${key.slice(0, 80)}'`, chunk, AGAIN);
-      if (come.parts !== part) throw new BundleError(`parts of constant '${constant.name.slice(0, 80)}' are not in order`, chunk, AGAIN);
-      const piece = { constant, offset: come.bytes, start: slot.start, stop: slot.stop };
-      come.parts++;
-      come.bytes += slot.stop - slot.start;
-      this.#check(constant, come.bytes, come.parts === constant.parts.length);
-      return piece;
-    });
-  }
-
-  #check(constant: Constant, bytes: number, whole: boolean): void {
-    const size = storageBytes(constant.dtype, elements(constant.shape));
-    if (whole ? bytes !== size : bytes > size) {
-      throw new BundleError(`constant '${constant.name.slice(0, 80)}' has another size than its shape says`, PLAN, AGAIN);
+    const slots = parseTensors(data, chunk), pieces: Piece[] = [];
+    for (const [constant, come] of this.#come) {
+      for (let part = constant.parts[come.parts]; part?.chunk === chunk; part = constant.parts[come.parts]) {
+        const slot = slots.get(part.key) ?? this.#fail(constant, `is not in its chunk ${chunk}`);
+        pieces.push({ name: constant.name, offset: come.bytes, start: slot.start, stop: slot.stop });
+        come.bytes += slot.stop - slot.start;
+        come.parts++;
+        if (come.bytes > sizeOf(constant)) this.#fail(constant, "is larger than its shape says");
+      }
     }
+    return pieces;
   }
 
+  /** Raise BundleError unless every constant has come as a whole, its parts in order. */
   finish(): void {
-    for (const [constant, { parts }] of this.#come) {
-      if (parts !== constant.parts.length) throw new BundleError(`constant '${constant.name.slice(0, 80)}' is not complete`, PLAN, AGAIN);
+    for (const [constant, { bytes, parts }] of this.#come) {
+      if (bytes !== sizeOf(constant) || parts !== constant.parts.length) this.#fail(constant, "has another size than its shape says");
     }
   }
+
+  #fail(constant: Constant, why: string): never {
+    throw new BundleError(why, `constant '${constant.name.slice(0, 80)}'`, AGAIN);
+  }
+}
+
+function sizeOf({ dtype, shape }: Constant): number {
+  return storageBytes(dtype, elements(shape));
 }

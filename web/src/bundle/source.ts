@@ -1,4 +1,4 @@
-/** Where the bytes of a bundle come from: a Blob, or a server, with ranges or without. */
+/** Where the bytes of a bundle come from: a file of the page, or a server, with ranges or without. */
 
 import { BundleError, NetworkError } from "../errors.js";
 
@@ -7,45 +7,44 @@ export type Filled = (bytes: number) => void;
 
 export interface Source {
   readonly size: number;
-  /** Whether reading again may give other bytes. */
-  readonly remote: boolean;
   /** Fill `into` with the bytes from `start` on. */
   read(start: number, into: Uint8Array, signal?: AbortSignal, filled?: Filled): Promise<void>;
+  /** What was read was wrong: whether reading again may give something else. */
+  again(): boolean;
 }
 
 export class BlobSource implements Source {
-  readonly remote = false;
   constructor(private readonly blob: Blob) {}
 
   get size(): number {
     return this.blob.size;
   }
 
-  async read(start: number, into: Uint8Array, signal?: AbortSignal, filled?: Filled): Promise<void> {
-    await fill(this.blob.slice(start, start + into.length), into, signal, filled);
+  read(start: number, into: Uint8Array, signal?: AbortSignal, filled?: Filled): Promise<void> {
+    return fill(this.blob.slice(start, start + into.length), into, signal, filled);
+  }
+
+  again(): boolean {
+    return false;
   }
 }
 
 /** Fill `into` with a Blob, without a second copy of it. */
 export async function fill(blob: Blob, into: Uint8Array, signal?: AbortSignal, filled?: Filled): Promise<void> {
   const cursor = { at: 0 };
-  await pour(blob.stream(), 0, into, cursor, signal, filled);
+  await pour(blob.stream(), into, cursor, signal, filled);
   if (cursor.at < into.length) throw new BundleError("the file ends too early, or it was changed while it was read", "bundle");
 }
 
-/** Pour a stream into a buffer from `cursor.at` on, after skipping bytes; ends when the buffer is full or the stream ends. */
-export async function pour(
-  stream: ReadableStream<Uint8Array>, skip: number, into: Uint8Array, cursor: { at: number }, signal?: AbortSignal, filled?: Filled,
-): Promise<void> {
+/** Pour a stream into a buffer from `cursor.at` on, until the buffer is full or the stream ends. */
+async function pour(stream: ReadableStream<Uint8Array>, into: Uint8Array, cursor: { at: number }, signal?: AbortSignal, filled?: Filled): Promise<void> {
   const reader = stream.getReader();
   try {
     while (cursor.at < into.length) {
       signal?.throwIfAborted();
       const { done, value } = await reader.read();
       if (done) return;
-      const from = Math.min(skip, value.length);
-      skip -= from;
-      const piece = value.subarray(from, from + into.length - cursor.at);
+      const piece = value.subarray(0, into.length - cursor.at);
       into.set(piece, cursor.at);
       cursor.at += piece.length;
       filled?.(cursor.at);
@@ -58,74 +57,94 @@ export async function pour(
 const TRIES = 6;
 const FIRST_WAIT = 200; // milliseconds; doubled by each failure without progress
 
-/** Wait before the next try, longer each time; rejects when the signal aborts. */
-export async function backOff(failures: number, signal?: AbortSignal): Promise<void> {
-  signal?.throwIfAborted();
-  await new Promise<void>((resolve, reject) => {
-    const stop = (): void => {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
-      resolve();
-    }, FIRST_WAIT * 2 ** (failures - 1));
-    signal?.addEventListener("abort", stop, { once: true });
+/**
+ * `work` until it succeeds, with pauses that grow. It gives null where a failure is no matter of time, by throwing NetworkError,
+ * and says through `progress` that it came further than before.
+ */
+export async function patiently<T>(url: string, tries: number, signal: AbortSignal | undefined, work: (progress: () => void) => Promise<T>): Promise<T> {
+  for (let failures = 1; ; failures++) {
+    try {
+      return await work(() => (failures = 0));
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof NetworkError || error instanceof BundleError) throw error;
+      if (failures >= tries) throw new NetworkError(`cannot be read (${String(error)})`, url, KEPT, { cause: error });
+      await pause(FIRST_WAIT * 2 ** Math.max(0, failures - 1), signal);
+    }
+  }
+}
+
+async function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  await new Promise<void>((resolve) => {
+    setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => resolve(), { once: true });
   });
+  signal?.throwIfAborted();
 }
 
-/** Whether a request that failed so may succeed later. */
-export function passing(status: number): boolean {
-  return status >= 500 || status === 429 || status === 408;
-}
+const KEPT = "Check the address and the connection; what was received is kept where the browser offers storage";
 
-export const KEPT = "What was received is kept where the browser offers storage; load it again to go on from there.";
+/** An answer with a body; throws NetworkError where asking again makes no sense. */
+export async function request(url: string, init: RequestInit, signal?: AbortSignal): Promise<Response> {
+  const response = await fetch(url, { cache: "no-store", ...init, ...(signal && { signal }) }), { status } = response;
+  if (status < 400) return response;
+  if (status >= 500 || status === 429 || status === 408) throw new TypeError(`HTTP ${status}`);
+  throw new NetworkError(`the server answered ${status}`, url, "Check the address");
+}
 
 export class HttpSource implements Source {
-  readonly remote = true;
-  /** Regions that came along with the answer to another question. */
-  held: { readonly start: number; readonly data: Uint8Array }[] = [];
+  /** The end of the file, which came along with the answer to the first question. */
+  tail: Uint8Array = new Uint8Array(0);
+  /** Tries before giving up: one where the server was not there a moment ago. */
+  tries = TRIES;
 
+  /** `whole` is the file where the server has no ranges; the browser holds it outside of the JavaScript heap. */
   constructor(
     private readonly url: string, readonly size: number, private readonly etag: string | null,
-    /** False where the server was not there a moment ago: then one try is enough. */
-    private readonly patient: boolean, private readonly received: (bytes: number) => void,
+    private readonly received: (bytes: number) => void, private whole: Blob | null = null,
   ) {}
 
+  again(): boolean {
+    this.tail = new Uint8Array(0);
+    this.whole = null;
+    return true;
+  }
+
   async read(start: number, into: Uint8Array, signal?: AbortSignal, filled?: Filled): Promise<void> {
-    const held = this.held.find((h) => h.start <= start && h.start + h.data.length >= start + into.length);
-    if (held) return into.set(held.data.subarray(start - held.start, start - held.start + into.length));
-    const cursor = { at: 0 };
-    for (let failures = 0; cursor.at < into.length;) {
+    const kept = start - (this.size - this.tail.length), cursor = { at: 0 };
+    if (kept >= 0 && kept + into.length <= this.tail.length) return into.set(this.tail.subarray(kept, kept + into.length));
+    await patiently(this.url, this.tries, signal, async (progress) => {
+      if (this.whole) return fill(this.whole.slice(start, start + into.length), into, signal, filled);
       const before = cursor.at;
       try {
         await this.#once(start, into, cursor, signal, filled);
         if (cursor.at < into.length) throw new TypeError("the answer ended too early");
-      } catch (error) {
-        signal?.throwIfAborted();
-        if (error instanceof NetworkError) throw error;
-        failures = cursor.at > before ? 1 : failures + 1;
-        if (failures >= TRIES || !this.patient) throw new NetworkError(`cannot be read (${String(error)})`, this.url, KEPT, { cause: error });
-        await backOff(failures, signal);
       } finally {
         this.received(cursor.at - before);
+        if (cursor.at > before) progress();
       }
-    }
+    });
   }
 
   async #once(start: number, into: Uint8Array, cursor: { at: number }, signal?: AbortSignal, filled?: Filled): Promise<void> {
-    const headers = { Range: `bytes=${start + cursor.at}-${start + into.length - 1}` };
-    const response = await fetch(this.url, { headers, cache: "no-store", ...(signal && { signal }) });
-    if (!response.ok || !response.body) {
-      if (passing(response.status)) throw new TypeError(`HTTP ${response.status}`);
-      throw new NetworkError(`the server answered ${response.status}`, this.url, KEPT);
-    }
+    const response = await request(this.url, { headers: { Range: `bytes=${start + cursor.at}-${start + into.length - 1}` } }, signal);
     const etag = response.headers.get("ETag");
     if (this.etag && etag && etag !== this.etag) {
-      response.body.cancel().catch(() => {});
-      throw new NetworkError("the file on the server changed while it was read", this.url, "Load it again.");
+      response.body?.cancel().catch(() => {});
+      throw new NetworkError("the file on the server changed while it was read", this.url, "Load it again");
     }
-    // a server that ignores ranges sends everything: what lies before is skipped
-    await pour(response.body, response.status === 206 ? 0 : start + cursor.at, into, cursor, signal, filled);
+    if (response.status === 206) return pour(response.body!, into, cursor, signal, filled);
+    this.whole = await wholeOf(response, this.received);
+    cursor.at = 0;
+    await fill(this.whole.slice(start, start + into.length), into, signal, filled);
+    cursor.at = into.length;
+    this.received(-into.length); // counted with the whole
   }
+}
+
+/** The body as a Blob, which browsers keep outside of the JavaScript heap. */
+export async function wholeOf(response: Response, received: (bytes: number) => void): Promise<Blob> {
+  const blob = await response.blob();
+  received(blob.size);
+  return blob;
 }

@@ -1,15 +1,15 @@
 /** From JSON to a Plan or a Manifest, totally: the result is well-formed, or a BundleError says where not. */
 
 import { BundleError } from "../errors.js";
+import { expr, fail, integer, list, member, name, object, oneOf, optional, record, size, text, type Reader } from "./check.js";
 import { DTYPES } from "./dtypes.js";
-import type { Constant, Dim, Golden, Manifest, Member, Part, Plan, PlanPort, State } from "./format.js";
-import { At } from "./json.js";
+import type { Constant, Dim, Golden, Manifest, Plan, PlanPort } from "./format.js";
 import { checkMemberName, MANIFEST, PLAN } from "./members.js";
-import { BACKENDS, parseVariant } from "./verify_variant.js";
+import { BACKENDS, variant } from "./verify_variant.js";
 
-/** The newest [major, minor] that is read; older minors of the major are, too. */
-const MANIFEST_VERSION = [1, 1] as const;
-const PLAN_VERSION = [1, 0] as const;
+/** The newest minor version that is read of major version 1; older minors are, too. */
+const MANIFEST_MINOR = 1;
+const PLAN_MINOR = 0;
 
 export interface Ports {
   readonly dims: readonly Dim[];
@@ -18,153 +18,119 @@ export interface Ports {
   readonly names: ReadonlySet<string>;
 }
 
-function checkVersion(top: At, ours: readonly [number, number]): number {
-  if (!top.has("version")) return top.fail("lacks version");
-  const at = top.get("version");
-  const [major, minor] = at.array((a) => a.integer(0, 10_000), 2) as [number, number];
-  if (major > ours[0] || (major === ours[0] && minor > ours[1])) {
-    const made = "the bundle was made by a newer tang-edge";
-    throw new BundleError(`version ${major}.${minor} is newer than ${ours.join(".")}, the newest read here: ${made}`, at.path, "Upgrade tang-edge.");
-  }
-  if (major !== ours[0]) throw new BundleError(`version ${major}.${minor} is no longer read`, at.path, "Pack it again.");
-  return minor;
+function versioned(newest: number): Reader<number> {
+  return (v, path) => {
+    const [major, minor] = list(integer(0, 10_000), 2)(v, path) as [number, number];
+    if (major > 1 || (major === 1 && minor > newest)) {
+      const made = "the bundle was made by a newer tang-edge";
+      throw new BundleError(`version ${major}.${minor} is newer than 1.${newest}, the newest read here: ${made}`, path, "Upgrade tang-edge.");
+    }
+    if (major < 1) throw new BundleError(`version ${major}.${minor} is no longer read`, path, "Pack it again.");
+    return minor;
+  };
 }
 
-function unique(values: readonly { readonly name: string }[], at: At, what: string): void {
-  const seen = new Set<string>();
-  for (const { name } of values) {
-    if (seen.has(name)) at.fail(`${what} '${name.slice(0, 80)}' occurs twice`);
-    seen.add(name);
-  }
+/** The version is looked at before the rest, which may have changed with it. */
+function version(value: unknown, newest: number, where: string): number {
+  return versioned(newest)((value as { version?: unknown } | null)?.version, `${where}.version`);
+}
+
+function unique<T>(each: Reader<T>, key: (item: T) => string): Reader<T[]> {
+  return (v, path) => {
+    const items = list(each)(v, path), seen = new Set<string>();
+    for (const item of items) {
+      if (seen.has(key(item))) fail(`'${key(item).slice(0, 80)}' occurs twice`, path);
+      seen.add(key(item));
+    }
+    return items;
+  };
+}
+
+const dim: Reader<Dim> = (v, path) => {
+  const made = object({ name, min: integer(), max: integer(), multiple: optional(integer(1), 1) })(v, path), { min, max, multiple } = made;
+  integer(min)(max, `${path}.max`);
+  return Math.floor(max / multiple) * multiple < min ? fail("no multiple lies in the range", path) : made;
+};
+
+/** Readers of dimensions and ports; `scope` has them once they are read. */
+function portReaders() {
+  const scope = { dims: [] as Dim[], inputs: [] as PlanPort[], outputs: [] as PlanPort[], names: new Set<string>() };
+  const port: Reader<PlanPort> = (v, path) => object({ name, dtype: oneOf([...DTYPES].filter((d) => !d.endsWith("4") || d.length > 2)), shape: list(expr(scope.names)) })(v, path);
+  const ports = unique(port, (p) => p.name);
+  const readers = {
+    dims: (v: unknown, path: string) => {
+      scope.dims = unique(dim, (d) => d.name)(v, path);
+      for (const d of scope.dims) scope.names.add(d.name);
+      return scope.dims;
+    },
+    inputs: (v: unknown, path: string) => (scope.inputs = ports(v, path)),
+    outputs: (v: unknown, path: string) => (scope.outputs = ports(v, path)),
+  };
+  return { scope, readers };
 }
 
 /** The manifest of a JSON value. */
 export function parseManifest(value: unknown): Manifest {
-  const top = At.root(value, MANIFEST);
-  const minor = checkVersion(top, MANIFEST_VERSION);
-  top.object("format version name created_by model_sha256 dims inputs outputs variants memory files signature");
-  top.get("format").oneOf(["tang"]);
-  const files = top.get("files").map(member);
-  if (!files.has(PLAN)) top.get("files").fail("lacks plan.json");
-  top.optional("signature", (a) => a.object("key algorithm value"));
-  const { dims, inputs, outputs } = parsePorts(top);
-  const variants = top.get("variants").array((a) => manifestVariant(a, minor, files));
-  top.get("memory").map((a) => a);
-  top.get("created_by").text();
-  top.get("model_sha256").text();
-  return { name: top.get("name").text(), files, dims, inputs, outputs, variants };
-}
-
-function member(at: At, name: string): Member {
-  checkMemberName(name);
-  at.object("sha256 bytes");
-  const sha256 = at.get("sha256").text();
-  if (!/^[0-9a-f]{64}$/.test(sha256)) at.get("sha256").fail("must be 64 hexadecimal digits");
-  return { sha256, bytes: at.get("bytes").integer() };
-}
-
-function manifestVariant(at: At, minor: number, files: ReadonlyMap<string, Member>): Manifest["variants"][number] {
-  const needs = "features limits members";
-  at.object(minor >= 1 ? `id backend class peak_bytes ${needs}` : "id backend class peak_bytes", `peak_bytes_max ${needs}`);
-  const members = at.optional("members", (a) => a.array((m) => m.oneOf(new Set(files.keys())))) ?? [];
-  const peakBytes = at.get("peak_bytes").integer();
-  return {
-    id: at.get("id").name(),
-    backend: at.get("backend").oneOf(BACKENDS),
-    deviceClass: at.get("class").name(),
-    peakBytes,
-    peakBytesMax: at.optional("peak_bytes_max", (a) => a.integer()) ?? peakBytes,
-    features: at.optional("features", (a) => a.array((f) => f.name())) ?? [],
-    limits: at.optional("limits", (a) => a.record((l) => l.integer())) ?? {},
-    members,
+  const minor = version(value, MANIFEST_MINOR, MANIFEST);
+  const file = (v: unknown, path: string, key: string) => {
+    checkMemberName(key);
+    const made = object({ sha256: text, bytes: integer() })(v, path);
+    return /^[0-9a-f]{64}$/.test(made.sha256) ? made : fail("must be 64 hexadecimal digits", `${path}.sha256`);
   };
-}
-
-function parsePorts(top: At): Ports {
-  const dims = top.get("dims").array(dim);
-  unique(dims, top.get("dims"), "dimension");
-  const names = new Set(dims.map((d) => d.name));
-  const inputs = top.get("inputs").array((a) => port(a, names));
-  const outputs = top.get("outputs").array((a) => port(a, names));
-  unique(inputs, top.get("inputs"), "input");
-  unique(outputs, top.get("outputs"), "output");
-  return { dims, inputs, outputs, names };
-}
-
-function dim(at: At): Dim {
-  at.object("name min max", "multiple");
-  const min = at.get("min").integer(), max = at.get("max").integer(min);
-  const multiple = at.has("multiple") ? at.get("multiple").integer(1) : 1;
-  if (Math.floor(max / multiple) * multiple < min) at.fail("no multiple lies in the range");
-  return { name: at.get("name").name(), min, max, multiple };
-}
-
-function port(at: At, dims: ReadonlySet<string>): PlanPort {
-  at.object("name dtype shape");
-  const dtype = at.get("dtype").oneOf(DTYPES);
-  if (dtype === "i4" || dtype === "u4") at.get("dtype").fail("cannot be the dtype of an input or output");
-  return { name: at.get("name").name(), dtype, shape: at.get("shape").array((a) => a.expr(dims)) };
+  let files = new Map<string, ReturnType<typeof file>>();
+  const since = <T, D>(each: Reader<T>, absent: D): Reader<T | D> => (minor > 0 ? each : optional(each, absent));
+  const entry: Reader<Manifest["variants"][number]> = (v, path) => {
+    const made = object({
+      id: name, backend: oneOf(BACKENDS), class: name, peak_bytes: integer(), peak_bytes_max: optional(integer(), null),
+      features: since(list(name), []), limits: since(record(integer()), new Map()), members: since(list(oneOf(files.keys())), []),
+    })(v, path);
+    const { id, backend, features, members } = made;
+    const peakBytes = made.peak_bytes, peakBytesMax = made.peak_bytes_max ?? peakBytes;
+    return { id, backend, deviceClass: made.class, features, members, limits: Object.fromEntries(made.limits), peakBytes, peakBytesMax };
+  };
+  const any: Reader<unknown> = (v) => v;
+  return object({
+    files: (v, path) => (files = record(file)(v, path)),
+    format: oneOf(["tang"]), version: any, name: text, created_by: text, model_sha256: text, ...portReaders().readers,
+    variants: list(entry), memory: record(any), signature: optional(object({ key: any, algorithm: any, value: any }), null),
+  })(value, MANIFEST);
 }
 
 /** The plan of a JSON value, with all references between its parts checked. */
 export function parsePlan(value: unknown): Plan {
-  const top = At.root(value, PLAN);
-  checkVersion(top, PLAN_VERSION);
-  top.object("version dims constraints inputs outputs states constants variants golden");
-  const ports = parsePorts(top);
-  const constants = top.get("constants").array(constant);
-  unique(constants, top.get("constants"), "constant");
-  const known = new Set(constants.map((c) => c.name));
-  const variants = top.get("variants").array((a) => parseVariant(a, ports, known));
-  unique(variants.map((v) => ({ name: v.id })), top.get("variants"), "variant");
-  return {
-    dims: ports.dims,
-    inputs: ports.inputs,
-    outputs: ports.outputs,
-    constants,
-    variants,
-    constraints: top.get("constraints").array((a) => {
-      a.object("left right why");
-      return { left: a.get("left").expr(ports.names), right: a.get("right").expr(ports.names), why: a.get("why").text() };
-    }),
-    states: top.get("states").array((a) => state(a, ports)),
-    golden: top.get("golden").array((a) => golden(a, ports.names)),
+  version(value, PLAN_MINOR, PLAN);
+  const { scope, readers } = portReaders(), size = expr(scope.names), constants = new Set<string>();
+  return object({
+    version: versioned(PLAN_MINOR),
+    ...readers,
+    constraints: list(object({ left: size, right: size, why: text })),
+    states: (v, path) => list(object({
+      input: oneOf(scope.inputs.map((p) => p.name)), output: oneOf(scope.outputs.map((p) => p.name)),
+      shape: list(size), dtype: oneOf(DTYPES), reset: oneOf(["zeros"]),
+    }))(v, path),
+    constants: (v, path) => {
+      const made = unique(constant, (c) => c.name)(v, path);
+      for (const c of made) constants.add(c.name);
+      return made;
+    },
+    variants: unique((v, path) => variant(v, path, scope, constants), (v) => v.id),
+    golden: list(golden(scope)),
+  })(value, PLAN);
+}
+
+const part = { chunk: member, key: name };
+
+const constant: Reader<Constant> = (v, path) => {
+  const made = object({ name, dtype: oneOf(DTYPES), shape: list(integer()), ...part, parts: optional(list(object(part)), null) })(v, path);
+  const { chunk, key } = made, parts = made.parts ?? [{ chunk, key }];
+  if (parts[0]?.chunk !== chunk || parts[0].key !== key) fail("its first part must be its chunk and key", path);
+  return { name: made.name, dtype: made.dtype, shape: made.shape, parts };
+};
+
+function golden({ names }: Pick<Ports, "names">): Reader<Golden> {
+  return (v, path) => {
+    const made = object({ dims: record(integer()), file: member, tolerance: object({ rtol: size, atol: size }) })(v, path);
+    if (made.dims.size !== names.size || ![...names].every((n) => made.dims.has(n))) fail("must give each dimension of the plan a value", `${path}.dims`);
+    return { dims: Object.fromEntries(made.dims), file: made.file, ...made.tolerance };
   };
-}
-
-function state(at: At, ports: Ports): State {
-  at.object("input output shape dtype reset");
-  return {
-    input: at.get("input").oneOf(ports.inputs.map((p) => p.name)),
-    output: at.get("output").oneOf(ports.outputs.map((p) => p.name)),
-    shape: at.get("shape").array((a) => a.expr(ports.names)),
-    dtype: at.get("dtype").oneOf(DTYPES),
-    reset: at.get("reset").oneOf(["zeros"]),
-  };
-}
-
-function part(at: At): Part {
-  return { chunk: at.get("chunk").member(), key: at.get("key").name() };
-}
-
-function constant(at: At): Constant {
-  at.object("name dtype shape chunk key", "parts");
-  const first = part(at);
-  const parts = at.has("parts") ? at.get("parts").array((a) => part(a.object("chunk key"))) : [first];
-  if (parts[0]?.chunk !== first.chunk || parts[0].key !== first.key) at.fail("its first part must be its chunk and key");
-  return {
-    name: at.get("name").name(),
-    dtype: at.get("dtype").oneOf(DTYPES),
-    shape: at.get("shape").array((a) => a.integer()),
-    parts,
-  };
-}
-
-function golden(at: At, names: ReadonlySet<string>): Golden {
-  at.object("dims file tolerance");
-  const dims = at.get("dims").record((a) => a.integer());
-  const given = Object.keys(dims);
-  if (given.length !== names.size || !given.every((n) => names.has(n))) at.get("dims").fail("must give each dimension of the plan a value");
-  const tolerance = at.get("tolerance").object("rtol atol");
-  return { dims, file: at.get("file").member(), rtol: tolerance.get("rtol").number(), atol: tolerance.get("atol").number() };
 }

@@ -1,192 +1,166 @@
 /** The part of the structural check that is about a variant: buffers, kernels, steps, and the references between them. */
 
-import type { AnyStep, Alternate, Buffer, Dispatch, Kernel, LoopStep, Variant, Writes } from "./format.js";
+import { boolean, expr, fail, integer, list, member, name, object, oneOf, optional, record, text, type Reader } from "./check.js";
 import { DTYPES } from "./dtypes.js";
 import { namesOf } from "./expr.js";
-import type { At } from "./json.js";
+import type { Alternate, AnyStep, Buffer, Dispatch, Kernel, Step, Variant } from "./format.js";
 import type { Ports } from "./verify.js";
 
 export const BACKENDS = ["webgpu", "c"] as const;
 const KINDS = ["input", "output", "arena", "constant", "packed"] as const;
 const MAX_DEPTH = 32;
 
-interface Scope {
-  readonly ports: Ports;
-  readonly constants: ReadonlySet<string>;
-  readonly slots: number;
-  readonly packed: number;
-  readonly buffers: Map<number, Buffer>;
-  readonly kernels: Map<string, Kernel>;
+class Scope {
+  slots = 0;
+  packed = 0;
+  readonly buffers = new Map<number, Buffer>();
+  kernels: ReadonlyMap<string, Kernel> = new Map();
+  readonly size;
+  readonly sizes;
+
+  constructor(readonly ports: Ports, readonly constants: ReadonlySet<string>) {
+    this.size = expr(ports.names);
+    this.sizes = list(this.size);
+  }
 }
 
-export function parseVariant(at: At, ports: Ports, constants: ReadonlySet<string>): Variant {
-  const required = "id backend class features limits source buffers slots packed_slots kernels prologue steps";
-  at.object(required, "prebuilt cpu_adapter_prefers");
-  const slots = at.get("slots").array((a) => a.expr(ports.names));
-  // the packed region is filled once, before any size is known
-  const packedSlots = at.get("packed_slots").array((a) => a.expr(new Set()));
-  const scope: Scope = { ports, constants, slots: slots.length, packed: packedSlots.length, buffers: new Map(), kernels: new Map() };
-  for (const buffer of at.get("buffers").array((a) => parseBuffer(a, scope))) {
-    if (scope.buffers.has(buffer.id)) at.get("buffers").fail(`buffer id ${buffer.id} occurs twice`);
-    scope.buffers.set(buffer.id, buffer);
-  }
-  for (const [id, kernel] of at.get("kernels").map(parseKernel)) scope.kernels.set(id, kernel);
-  checkIo(at.get("buffers"), scope);
-  const variant: Variant = {
-    id: at.get("id").name(),
-    backend: at.get("backend").oneOf(BACKENDS),
-    deviceClass: at.get("class").name(),
-    features: at.get("features").array((a) => a.name()),
-    limits: at.get("limits").record((a) => a.integer()),
-    source: at.get("source").member(),
-    prebuilt: at.optional("prebuilt", (p) => p.record((a) => a.member())) ?? {},
-    cpuAdapterPrefers: at.optional("cpu_adapter_prefers", (a) => a.text()),
-    buffers: scope.buffers,
-    slots,
-    packedSlots,
-    kernels: scope.kernels,
-    prologue: parseSteps(at.get("prologue"), scope, 0, 1)[0],
-    steps: parseSteps(at.get("steps"), scope, 0, 0)[0],
+export function variant(value: unknown, path: string, ports: Ports, constants: ReadonlySet<string>): Variant {
+  const scope = new Scope(ports, constants);
+  const made = object({
+    id: name, backend: oneOf(BACKENDS), class: name, features: list(name), limits: record(integer()), source: member,
+    slots: counted(scope.sizes, (n) => (scope.slots = n)),
+    // the packed region is filled once, before any size is known
+    packed_slots: counted(list(expr(new Set())), (n) => (scope.packed = n)),
+    buffers: (v, p) => buffers(v, p, scope),
+    kernels: (v, p) => (scope.kernels = record(kernel)(v, p)),
+    prologue: (v, p) => steps(v, p, scope, 0, 1)[0],
+    steps: (v, p) => steps(v, p, scope, 0, 0)[0],
+    prebuilt: optional(record(member), new Map<string, string>()),
+    cpu_adapter_prefers: optional(text, null),
+  })(value, path);
+  checkMeasured(path, made.steps, ports);
+  return {
+    ...made, deviceClass: made.class, limits: Object.fromEntries(made.limits), prebuilt: Object.fromEntries(made.prebuilt),
+    packedSlots: made.packed_slots, cpuAdapterPrefers: made.cpu_adapter_prefers,
   };
-  checkMeasured(at, variant, ports);
-  return variant;
 }
 
-function parseBuffer(at: At, scope: Scope): Buffer {
-  at.object("id name kind dtype shape strides bytes", "slot constant io");
-  const kind = at.get("kind").oneOf(KINDS);
-  const { names, inputs, outputs } = scope.ports;
-  const shape = at.get("shape").array((a) => a.expr(names));
-  const slot = at.optional("slot", (a) => a.integer(0, (kind === "packed" ? scope.packed : scope.slots) - 1));
-  const constant = at.optional("constant", (a) => a.oneOf(scope.constants));
-  const wanted = kind === "input" ? inputs : kind === "output" ? outputs : [];
-  const io = at.optional("io", (a) => a.oneOf(wanted.map((p) => p.name)));
-  if ((slot === null) !== (kind === "constant")) at.fail("exactly the buffers that are not constants have a slot");
-  if ((constant === null) === (kind === "constant")) at.fail("exactly the constant buffers name a constant");
-  if ((io === null) === (kind === "input" || kind === "output")) at.fail("exactly the input and output buffers name a port in 'io'");
-  const strides = at.get("strides").array((a) => a.expr(names), shape.length);
-  const bytes = at.get("bytes").expr(names);
-  if ((kind === "constant" || kind === "packed") && [...shape, ...strides, bytes].some((e) => namesOf(e).size > 0)) {
-    at.fail("a constant cannot have dynamic sizes");
+function counted<T>(read: Reader<T[]>, tell: (count: number) => void): Reader<T[]> {
+  return (v, path) => {
+    const items = read(v, path);
+    tell(items.length);
+    return items;
+  };
+}
+
+function buffers(value: unknown, path: string, scope: Scope): ReadonlyMap<number, Buffer> {
+  for (const made of list((v, p) => buffer(v, p, scope))(value, path)) {
+    if (scope.buffers.has(made.id)) fail(`buffer id ${made.id} occurs twice`, path);
+    scope.buffers.set(made.id, made);
   }
-  const id = at.get("id").integer(0, 2 ** 31 - 1);
-  return { id, name: at.get("name").text(), kind, dtype: at.get("dtype").oneOf(DTYPES), shape, strides, bytes, slot, constant, io };
-}
-
-/** Each port of the model has a buffer of its rank. */
-function checkIo(at: At, scope: Scope): void {
-  for (const [kind, ports] of [["input", scope.ports.inputs], ["output", scope.ports.outputs]] as const) {
-    const made = [...scope.buffers.values()].filter((b) => b.kind === kind);
-    const ranks = new Map(made.map((b) => [b.io, b.shape.length]));
-    for (const port of ports) {
-      if (ranks.get(port.name) !== port.shape.length) at.fail(`${kind} '${port.name}' has no buffer, or one of another rank`);
+  const held = [...scope.buffers.values()];
+  for (const kind of ["input", "output"] as const) {
+    for (const port of scope.ports[`${kind}s`]) {
+      const rank = held.filter((b) => b.kind === kind && b.io === port.name).at(-1)?.shape.length;
+      if (rank !== port.shape.length) fail(`${kind} '${port.name}' has no buffer, or one of another rank`, path);
     }
   }
+  return scope.buffers;
 }
 
-function parseKernel(at: At, id: string): Kernel {
-  at.object("entry workgroup bindings params safe");
-  return {
-    id,
-    entry: at.get("entry").name(),
-    workgroup: at.get("workgroup").array((a) => a.integer(1, 65_535), 3) as [number, number, number],
-    bindings: at.get("bindings").array((a) => a.oneOf(["read", "read_write"])),
-    params: at.get("params").integer(0, 4096),
-    safe: at.get("safe").boolean(),
-  };
+function buffer(value: unknown, path: string, scope: Scope): Buffer {
+  const { ports, size, sizes } = scope;
+  const made = object({
+    id: integer(0, 2 ** 31 - 1), name: text, kind: oneOf(KINDS), dtype: oneOf(DTYPES), shape: sizes, strides: sizes, bytes: size,
+    slot: optional(integer(), null), constant: optional(oneOf(scope.constants), null), io: optional(text, null),
+  })(value, path);
+  const { kind, slot, constant, io, shape, strides, bytes } = made, wanted = kind === "input" ? ports.inputs : kind === "output" ? ports.outputs : [];
+  if (slot !== null) integer(0, (kind === "packed" ? scope.packed : scope.slots) - 1)(slot, `${path}.slot`);
+  if (io !== null) oneOf(wanted.map((p) => p.name))(io, `${path}.io`);
+  if (strides.length !== shape.length) fail(`must have ${shape.length} elements, has ${strides.length}`, `${path}.strides`);
+  const only = (what: string) => fail(`exactly the ${what}`, path);
+  if ((slot === null) !== (kind === "constant")) only("buffers that are not constants have a slot");
+  if ((constant === null) === (kind === "constant")) only("constant buffers name a constant");
+  if ((io === null) === (kind === "input" || kind === "output")) only("input and output buffers name a port in 'io'");
+  if ((kind === "constant" || kind === "packed") && [...shape, ...strides, bytes].some((e) => namesOf(e).size > 0)) {
+    fail("a constant cannot have dynamic sizes", path);
+  }
+  return made;
+}
+
+function kernel(value: unknown, path: string, id: string): Kernel {
+  const made = object({
+    entry: name, workgroup: list(integer(1, 65_535), 3), bindings: list(oneOf(["read", "read_write"] as const)), params: integer(0, 4096), safe: boolean,
+  })(value, path);
+  return { id, ...made, workgroup: made.workgroup as unknown as Kernel["workgroup"] };
 }
 
 /** The steps of a list whose first has number `index`, and the number after the last. */
-function parseSteps(at: At, scope: Scope, index: number, depth: number): [AnyStep[], number] {
-  if (depth > MAX_DEPTH) at.fail("'if' and 'loop' steps are nested too deeply");
-  const steps = at.array((item) => {
-    const step = parseStep(item, scope, index, depth);
-    index = "end" in step ? step.end : index + 1;
-    return step;
-  });
-  return [steps, index];
+function steps(value: unknown, path: string, scope: Scope, index: number, depth: number): [AnyStep[], number] {
+  if (depth > MAX_DEPTH) fail("'if' and 'loop' steps are nested too deeply", path);
+  const made = list((v, p) => {
+    const one = step(v, p, scope, index, depth);
+    index = "end" in one ? one.end : index + 1;
+    return one;
+  })(value, path);
+  return [made, index];
 }
 
-function parseStep(at: At, scope: Scope, index: number, depth: number): AnyStep {
-  if (at.has("if")) return parseIf(at.object("if", "name origin").get("if"), scope, index, depth);
-  if (at.has("loop")) return parseLoop(at.object("loop", "name origin").get("loop"), scope, index, depth);
-  if (at.has("dim")) return parseDim(at.object("dim", "name origin").get("dim"), scope, index, depth);
-  at.object("name origin writes alternates");
-  const alternates = at.get("alternates").array((a) => parseAlternate(a, scope));
-  if (alternates.length < 1 || alternates.length > 255) at.get("alternates").fail("must have 1 to 255 elements");
-  const origin = at.get("origin").array((a) => a.text());
-  return { kind: "step", index, name: at.get("name").name(), origin, writes: parseWrites(at.get("writes"), scope), alternates };
-}
-
-function parseIf(at: At, scope: Scope, index: number, depth: number): AnyStep {
-  at.object("cond then else");
-  const cond = control(at.get("cond"), scope);
-  const [then, middle] = parseSteps(at.get("then"), scope, index + 1, depth + 1);
-  const [orelse, end] = parseSteps(at.get("else"), scope, middle, depth + 1);
-  return { kind: "if", index, end, cond, then, orelse };
-}
-
-function parseLoop(at: At, scope: Scope, index: number, depth: number): LoopStep {
-  at.object("trip cond body");
-  const cond = at.optional("cond", (a) => control(a, scope));
-  const trip = at.get("trip"), measured = trip.has("buffer");
-  const tripBuffer = measured ? control(trip.object("buffer").get("buffer"), scope) : null;
-  if (tripBuffer !== null && !isInteger(scope.buffers.get(tripBuffer)!)) trip.fail("a trip count is i32 or i64");
-  const size = measured ? 0 : trip.expr(scope.ports.names);
-  const [body, end] = parseSteps(at.get("body"), scope, index + 1, depth + 1);
-  return { kind: "loop", index, end, trip: size, tripBuffer, cond, body };
-}
-
-function parseDim(at: At, scope: Scope, index: number, depth: number): AnyStep {
-  at.object("name from");
-  if (depth) at.fail("a dimension is read among the steps at the top only");
-  const name = at.get("name").oneOf(scope.ports.names);
-  const buffer = control(at.get("from"), scope);
-  if (!isInteger(scope.buffers.get(buffer)!)) at.get("from").fail("is no buffer of integers");
-  return { kind: "dim", index, name, buffer };
-}
-
-function isInteger(buffer: Buffer): boolean {
-  return buffer.dtype === "i32" || buffer.dtype === "i64";
-}
-
-/** A buffer that decides what runs. */
-function control(at: At, scope: Scope): number {
-  const id = at.integer();
-  if (!scope.buffers.has(id)) at.fail(`there is no buffer ${id}`);
-  return id;
-}
-
-function parseWrites(at: At, scope: Scope): Writes {
-  at.object("buffer shape strides offset");
-  const { names } = scope.ports;
-  const shape = at.get("shape").array((a) => a.expr(names));
-  const strides = at.get("strides").array((a) => a.expr(names), shape.length);
-  return { buffer: control(at.get("buffer"), scope), shape, strides, offset: at.get("offset").expr(names) };
-}
-
-function parseAlternate(at: At, scope: Scope): Alternate {
-  at.object("tag dispatches");
-  return { tag: at.get("tag").text(), dispatches: at.get("dispatches").array((a) => parseDispatch(a, scope)) };
-}
-
-function parseDispatch(at: At, scope: Scope): Dispatch {
-  at.object("kernel args params grid");
-  const kernel = scope.kernels.get(at.get("kernel").name()) ?? at.get("kernel").fail("there is no such kernel");
-  const { names } = scope.ports;
-  return {
-    kernel: kernel.id,
-    args: at.get("args").array((a) => control(a, scope), kernel.bindings.length),
-    params: at.get("params").array((a) => a.expr(names), kernel.params),
-    grid: at.get("grid").array((a) => a.expr(names), 3) as unknown as Dispatch["grid"],
+function step(value: unknown, path: string, scope: Scope, index: number, depth: number): AnyStep {
+  const has = (key: string): boolean => Object.hasOwn(Object(value) as object, key), notes = { name: optional(text, ""), origin: optional(list(text), []) };
+  const inner = (v: unknown, p: string): AnyStep[] => {
+    const [made, end] = steps(v, p, scope, next, depth + 1);
+    next = end;
+    return made;
   };
+  let next = index + 1;
+  const id: Reader<number> = (v, p) => (scope.buffers.has(v as number) ? (v as number) : fail(`there is no buffer ${String(v).slice(0, 20)}`, p));
+  if (has("if")) {
+    const { if: made } = object({ if: object({ cond: id, then: inner, else: inner }), ...notes })(value, path);
+    return { kind: "if", index, end: next, cond: made.cond, then: made.then, orelse: made.else };
+  }
+  const integers: Reader<number> = (v, p) => (/^i(32|64)$/.test(scope.buffers.get(id(v, p))!.dtype) ? (v as number) : fail("must be a buffer of i32 or i64", p));
+  if (has("loop")) {
+    const trip: Reader<number | { buffer: number }> = (v, p) => (typeof v === "object" && !Array.isArray(v) ? object({ buffer: integers })(v, p) : scope.size(v, p) as number);
+    const { loop: made } = object({ loop: object({ trip, cond: optional(id, null), body: inner }), ...notes })(value, path);
+    const measured = typeof made.trip === "object" && "buffer" in made.trip;
+    return {
+      kind: "loop", index, end: next, trip: measured ? 0 : made.trip as number, tripBuffer: measured ? (made.trip as { buffer: number }).buffer : null,
+      cond: made.cond, body: made.body,
+    };
+  }
+  if (has("dim")) {
+    if (depth > 0) fail("a dimension is read among the steps at the top only", path);
+    const { dim: made } = object({ dim: object({ name: oneOf(scope.ports.names), from: integers }), ...notes })(value, path);
+    return { kind: "dim", index, name: made.name, buffer: made.from };
+  }
+  return plainStep(value, path, scope, index, id);
+}
+
+function plainStep(value: unknown, path: string, scope: Scope, index: number, id: Reader<number>): Step {
+  const { size, sizes } = scope;
+  const dispatch: Reader<Dispatch> = (v, p) => {
+    const made = object({ kernel: name, args: list(id), params: sizes, grid: list(size, 3) })(v, p), known = scope.kernels.get(made.kernel);
+    if (!known) return fail("there is no such kernel", `${p}.kernel`);
+    if (made.args.length !== known.bindings.length) fail(`must have ${known.bindings.length} elements`, `${p}.args`);
+    if (made.params.length !== known.params) fail(`must have ${known.params} elements`, `${p}.params`);
+    return made as typeof made & Pick<Dispatch, "grid">;
+  };
+  const made = object({
+    name, origin: list(text), writes: object({ buffer: id, shape: sizes, strides: sizes, offset: size }),
+    alternates: list(object({ tag: text, dispatches: list(dispatch) }) as Reader<Alternate>),
+  })(value, path);
+  const { alternates, writes } = made;
+  if (alternates.length < 1 || alternates.length > 255) fail("must have 1 to 255 elements", `${path}.alternates`);
+  if (writes.strides.length !== writes.shape.length) fail(`must have ${writes.shape.length} elements`, `${path}.writes.strides`);
+  return { kind: "step", index, ...made };
 }
 
 /** Inputs and outputs are sized before the run, not by what is read during it. */
-function checkMeasured(at: At, variant: Variant, ports: Ports): void {
-  const measured = new Set(variant.steps.flatMap((s) => (s.kind === "dim" ? [s.name] : [])));
+function checkMeasured(path: string, made: readonly AnyStep[], ports: Ports): void {
+  const measured = new Set(made.flatMap((s) => (s.kind === "dim" ? [s.name] : [])));
   for (const port of [...ports.inputs, ...ports.outputs]) {
     const found = port.shape.flatMap((e) => [...namesOf(e)]).find((n) => measured.has(n));
-    if (found !== undefined) at.fail(`dimension '${found}' is read during the run, but '${port.name}' has it`);
+    if (found !== undefined) fail(`dimension '${found}' is read during the run, but '${port.name}' has it`, path);
   }
 }
