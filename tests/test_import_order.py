@@ -67,8 +67,12 @@ AREAS: dict[str, Area] = {
     "runtime": _area("errors bundle bundle.expr hosts", "numpy wgpu"),
     # the compiler's face to a page: what it reaches is what the page's wheel holds
     "page": _area("errors ir rewrite onnx_in observe compiler"),
-    # pictures and the comparison with ONNX Runtime need packages that most users do without
-    "cli": _area(_COMPILER + " bundle.expr bundle.write runtime hosts compiler", "numpy typer rich onnx", "PIL onnxruntime"),
+    # pictures, the comparison with ONNX Runtime and the demo's server need packages that most users do without
+    "cli": _area(
+        _COMPILER + " bundle.expr bundle.write runtime hosts compiler",
+        "numpy typer rich onnx",
+        "PIL onnxruntime starlette uvicorn",
+    ),
 }
 
 # Packages that hold a target: the modules named here are its dialect and its unit, the others its host.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tang_edge import __version__
-from tang_edge.cli import bisect, doctor, explain, inspect, pack, run
+from tang_edge.cli import bisect, demo, doctor, explain, inspect, pack, run
 from tang_edge.cli.failure import Commands
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def _options(
     """Options before the command; `failure.Commands` reads --debug."""
 
 
-for module in (pack, run, inspect, explain, bisect, doctor):
+for module in (pack, run, inspect, explain, bisect, doctor, demo):
     app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLE)(module.command)
 
 

@@ -25,7 +25,7 @@ def test_the_page_is_up_to_date():
 
 def test_every_command_has_examples_and_every_option_words():
     commands = typer.main.get_command(app).commands
-    assert set(commands) == {"pack", "run", "inspect", "explain", "bisect", "doctor"}
+    assert set(commands) == {"pack", "run", "inspect", "explain", "bisect", "doctor", "demo"}
     for name, command in commands.items():
         assert f"tang-edge {name}" in command.epilog
         assert all(p.help for p in command.params), name
