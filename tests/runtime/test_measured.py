@@ -53,7 +53,7 @@ def made(p: Program):
         at = [s.bind.name for s in steps].index("count") + 1
         steps.insert(at, variant.Measure(p.dims[0], "count"))
         v = replace(v, steps=tuple(steps))
-        found.append((compiler._emit_wgsl if name == "browser" else compiler._emit_c)(v))
+        found.append(compiler.EMITTERS["webgpu" if name == "browser" else "c"](v, compiler.NOBODY))
     return found
 
 

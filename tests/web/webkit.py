@@ -52,16 +52,26 @@ const tang = globalThis.tang = {
   encoded: (outputs) => each(outputs, encode),
   open: (url, options = {}) => package_.load(url, { device: "webgpu", cache: "none", verify: "off", ...options }),
   failure: async (work) => {
-    try { await (typeof work === "function" ? work() : work); return null; } catch (e) { return { name: e.name, message: e.message, step: e.step }; }
+    try {
+      await (typeof work === "function" ? work() : work);
+      return null;
+    } catch (e) {
+      return { name: e.name, message: e.message };
+    }
   },
 };
 globalThis.perform = async (code, argument) => (0, eval)(`(${code})`)(tang, argument);
 globalThis.onmessage = async ({ data: [code, argument] }) => {
-  try { postMessage({ value: await perform(code, argument) }); } catch (e) { postMessage({ error: `${e.name}: ${e.message}` }); }
+  try {
+    postMessage({ value: await perform(code, argument) });
+  } catch (e) {
+    postMessage({ error: `${e.name}: ${e.message}` });
+  }
 };
 if (globalThis.WorkerGlobalScope) postMessage("ready");
 """
-PAGE = "<!doctype html><meta charset=utf-8><title>tang-edge</title><link rel=icon href=data:,><script type=module src=/kit.js></script>"
+PAGE = """<!doctype html><meta charset=utf-8><title>tang-edge</title><link rel=icon href=data:,>
+<script type=module src=/kit.js></script>"""
 IN_WORKER = """async ([code, argument]) => {
   if (!globalThis.helper) {
     globalThis.helper = new Worker("/kit.js", { type: "module" });

@@ -153,16 +153,19 @@ export class Model implements Host {
   }
 
   refused(engine: Engine, error: KernelRefused): Promise<void> {
+    return this.#demote(async () => (engine === this.#engine ? demoteRefused(engine, error) : []));
+  }
+
+  /** One party at a time: the self-test and runs may meet the same fault. */
+  #demote(find: () => Promise<Demotion[]>): Promise<void> {
     const done = this.#demoting.then(async () => {
-      if (engine === this.#engine) (await demoteRefused(engine, error)).forEach((d) => this.#demoted(d));
+      for (const demotion of await find()) {
+        this.#parts.report.set({ demotions: [...this.report.demotions, demotion] });
+        this.#tell("demoted", demotion);
+      }
     });
     this.#demoting = done.catch(() => undefined);
     return done;
-  }
-
-  #demoted(demotion: Demotion): void {
-    this.#parts.report.set({ demotions: [...this.report.demotions, demotion] });
-    this.#tell("demoted", demotion);
   }
 
   async #certify(): Promise<Report> {
@@ -179,11 +182,11 @@ export class Model implements Host {
         const found = await selfTest({
           engine, plan, golden,
           recover: (error) => this.recover(engine, error),
-          demoted: (d) => this.#demoted(d),
+          demote: (find) => this.#demote(find),
+          demotions: () => this.report.demotions.length,
           progress: (done, total) => onSelfTest?.(done, total),
         });
-        const demoted = found.outcome === "passed" && this.report.demotions.length > 0;
-        report.set({ selfTest: demoted ? { ...found, outcome: "passed after demotions" } : found });
+        report.set({ selfTest: found });
         return this.report;
       } catch (error) {
         if (this.#disposed) throw error;

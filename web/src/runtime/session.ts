@@ -35,7 +35,7 @@ interface Turn {
   readonly depends: boolean;
   readonly before: Place;
   readonly after: Place;
-  /** Whether the earlier calls were carried out. */
+  /** Whether the earlier calls left the state that this one is to find. */
   readonly earlier: Promise<boolean>;
 }
 
@@ -73,18 +73,18 @@ export class Session {
   }
 
   async #run(given: ReadonlyMap<string, Given>): Promise<Outputs> {
-    let finish!: (ok: boolean) => void;
-    const earlier = this.#earlier, done = new Promise<boolean>((resolve) => (finish = resolve));
-    this.#earlier = done;
-    let turn: Turn | null = null;
+    let finish!: (sound: boolean) => void;
+    const earlier = this.#earlier, turn = this.#turn(given, earlier);
+    this.#earlier = new Promise((resolve) => (finish = resolve));
     try {
-      turn = this.#turn(given, earlier);
       const made = await this.#carryOut(turn);
+      await earlier; // answers come in the order of the calls
       finish(true);
       return this.#outputs(made, given);
     } catch (error) {
-      if (turn) this.#undo(turn, !(error instanceof DeviceLost) && (!turn.depends || (await earlier)));
-      finish(false);
+      const sound = !(error instanceof DeviceLost) && (!turn.depends || (await earlier));
+      finish(sound && this.#place === turn.after);
+      this.#undo(turn, sound);
       throw error;
     }
   }
