@@ -119,7 +119,7 @@ def pack_program(
     notes: Sequence[str] = (),
 ) -> PackReport:
     """Compile a tensor program into a bundle at `out`; the arguments are those of `pack`."""
-    classes = classes_of(tuple(targets))
+    classes, left_out = _with_libraries(classes_of(tuple(targets)))
     source, found = with_states(source, states)
     check_extent(source)
     program = _rewritten(source, observer)
@@ -144,7 +144,20 @@ def pack_program(
     )
     summary = tuple(_summary(m) for m in made)
     dims_text = tuple(f"{d.name}: {d.lo}..{d.hi}{f' by {d.multiple}' if d.multiple > 1 else ''}" for d in program.dims)
-    return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, (*notes, *found, *refused), summary)
+    return PackReport(str(out), digest, Path(out).stat().st_size, dims_text, (*notes, *found, *left_out, *refused), summary)
+
+
+def _with_libraries(classes: Sequence[Limits]) -> tuple[list[Limits], list[str]]:
+    """The classes whose libraries can be made here, and a note for each of the others.
+
+    Raises:
+        TargetLimit: none is left.
+    """
+    able = [c for c in classes if not c.libraries or prebuilding.can_cross_compile()]
+    if not able:
+        raise TargetLimit("the WebAssembly library needs ziglang", where=classes[0].name, remedy=f"{prebuilding.GET_ZIG}.")
+    notes = [f"the WebAssembly library was left out ({c.name}): {prebuilding.GET_ZIG}" for c in classes if c not in able]
+    return able, notes
 
 
 def _variants(
@@ -235,7 +248,12 @@ def _emit_c(v: variant.Variant, observer: Observer) -> Made:
 
 def _prebuild(made: Sequence[Made], triples: Sequence[str], members: dict[str, str | bytes], observer: Observer) -> None:
     """Add a compiled library for each C variant and triple that go together."""
-    wanted = [(m, t) for m in made for t in triples if m.plan["backend"] == "c" and prebuilding.fits(t, m.plan["class"])]
+    wanted = [
+        (m, t)
+        for m in made
+        for t in dict.fromkeys((*m.variant.limits.libraries, *triples))
+        if m.plan["backend"] == "c" and prebuilding.fits(t, m.plan["class"])
+    ]
     for k, (m, triple) in enumerate(wanted):
         observer.stage(f"compile for {triple}", k, len(wanted))
         name = prebuilding.member(triple, m.plan["id"])

@@ -171,4 +171,5 @@ C: Final = Dialect(
     maximum="tang_greater({a}, {b})",
     index_cast="(long)({v})",
     int_value="(({t})({e}))",
+    wide="1LL",
 )

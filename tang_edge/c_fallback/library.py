@@ -16,6 +16,7 @@ from tang_edge.ir.tensor import Bind
 from tang_edge.schedule.analysis import main_fold
 from tang_edge.schedule.variant import AnyStep, Measure, Repeat, Step, Variant
 
+HEADERS = ("tang_abi.h", "prelude.h", "pool.h", "pool_wasm.h")
 ELEMENTWISE = 4  # multiply-adds that take as long as one element of a map: loading, a function, storing
 
 
@@ -39,9 +40,7 @@ class Library:
         steps, calls = self._functions(self.v.steps, "s")
         early, early_calls = self._functions(self.v.prologue, "p")
         parts = [
-            resources.files("tang_edge.c_fallback").joinpath("tang_abi.h").read_text(),
-            resources.files("tang_edge.c_fallback").joinpath("prelude.h").read_text(),
-            resources.files("tang_edge.c_fallback").joinpath("pool.h").read_text(),
+            *(resources.files("tang_edge.c_fallback").joinpath(name).read_text() for name in HEADERS),
             *(f"TANG_VECTORS({n})" for n in sorted(self.lanes)),
             *self._fill_rows(),
             *("\n".join(self._speed(name) + lines) for name, lines in self.units.items()),

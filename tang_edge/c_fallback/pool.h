@@ -1,4 +1,5 @@
 /* A pool of threads for loops: the caller takes part; workers spin briefly for the next loop, then sleep. */
+#ifndef __wasm__ /* pool_wasm.h */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -105,3 +106,4 @@ TANG_EXPORT void *tang_pool_new(int32_t threads) {
 TANG_EXPORT void tang_pool_free(void *pool) {
   if (pool != 0) tang_pool_stop((tang_pool *)pool);
 }
+#endif

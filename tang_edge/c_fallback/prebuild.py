@@ -1,7 +1,8 @@
 """Libraries made at pack time, for this machine and for others, so that a bundle runs where there is no compiler.
 
 The host's are made by its own compiler, those of other triples by the package ziglang. They are made for a device class
-(x86-64-v3 and the like), never for the processor of the packer.
+(x86-64-v3 and the like), never for the processor of the packer. WebAssembly libraries hold the C library's mathematics and
+import nothing, except that those with threads import the memory which the threads share.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tang_edge.c_fallback import compile as cc
 from tang_edge.errors import DeviceError, InputError
 
 HOST = "host"
+GET_ZIG = "pip install 'tang-edge[c]'"
 # By triple: zig's target. The C library of old systems is asked for where there is a choice, so that new ones do too.
 TRIPLES = {
     "x86_64-linux-gnu": "x86_64-linux-gnu.2.17",
@@ -23,8 +25,23 @@ TRIPLES = {
     "aarch64-macos": "aarch64-macos",
     "x86_64-windows-gnu": "x86_64-windows-gnu",
 }
-_SUFFIX = {"macos": ".dylib", "windows": ".dll"}
+_SUFFIX = {"macos": ".dylib", "windows": ".dll", "simd": ".wasm"}
 _LEVELS = {"cpu-x86-64-v2": "v2", "cpu-x86-64-v3": "v3", "cpu-x86-64-v4": "v4"}
+
+_WASM_EXPORTS = ("tang_abi", "tang_sizes", "tang_run", "tang_pool_new", "tang_pool_free", "__heap_base")
+_WASM_FLAGS = (
+    *("-target", "wasm32-wasi", "-O3", "-fno-math-errno", "-fno-trapping-math", "-std=gnu11", "-fvisibility=hidden"),
+    *("-mexec-model=reactor", "-Wl,--no-entry", "-Wl,--strip-all", f"-Wl,-z,stack-size={512 << 10}"),
+    *(f"-Wl,--export={name}" for name in _WASM_EXPORTS),
+)
+WASM = {
+    "wasm32-simd": (*_WASM_FLAGS, "-mcpu=generic+simd128"),
+    "wasm32-simd-threads": (
+        *(*_WASM_FLAGS, "-mcpu=generic+simd128+atomics+bulk_memory"),
+        *("-Wl,--import-memory", "-Wl,--shared-memory", f"-Wl,--max-memory={(4 << 30) - (64 << 10)}"),
+        *(f"-Wl,--export={name}" for name in ("tang_pool_join", "tang_pool_fail", "__stack_pointer")),
+    ),
+}
 
 
 def resolve(triples: tuple[str, ...]) -> tuple[str, ...]:
@@ -35,14 +52,16 @@ def resolve(triples: tuple[str, ...]) -> tuple[str, ...]:
     """
     named = dict.fromkeys(cc.host_triple() if t == HOST else t for t in triples)
     for t in named:
-        if t not in TRIPLES and t != cc.host_triple():
-            raise InputError(f"{t!r} is not known", where="prebuild", remedy=f"Known: {HOST}, {', '.join(TRIPLES)}.")
+        if t not in (*TRIPLES, *WASM, cc.host_triple()):
+            raise InputError(f"{t!r} is not known", where="prebuild", remedy=f"Known: {HOST}, {', '.join((*TRIPLES, *WASM))}.")
     return tuple(named)
 
 
 def fits(triple: str, device_class: str) -> bool:
     """Whether a machine of that triple may be of that class."""
     arch = triple.partition("-")[0]
+    if triple in WASM or device_class == "wasm-simd":
+        return triple in WASM and device_class == "wasm-simd"
     return device_class == "cpu-generic" or device_class.startswith(f"cpu-{arch.replace('_', '-')}")
 
 
@@ -50,6 +69,11 @@ def member(triple: str, variant: str) -> str:
     """The name of a library in the bundle."""
     suffix = _SUFFIX.get(triple.split("-")[1], ".so")
     return f"lib/{triple}/{variant}{suffix}"
+
+
+def can_cross_compile() -> bool:
+    """Whether libraries for other machines than this one can be made."""
+    return cc.find_zig() is not None
 
 
 def library(text: str, triple: str, device_class: str, where: str) -> bytes:
@@ -64,13 +88,15 @@ def library(text: str, triple: str, device_class: str, where: str) -> bytes:
         raise DeviceError(
             f"there is no compiler here for {triple}",
             where="prebuild",
-            remedy="Install gcc or clang, or pip install tang-edge[c]." if host else "pip install tang-edge[c] (ziglang).",
+            remedy=f"Install gcc or clang, or {GET_ZIG}." if host else f"{GET_ZIG} (ziglang).",
         )
     with tempfile.TemporaryDirectory(prefix="tang-edge-build-") as work:
         return cc.build(text, compiler, _flags(compiler, triple, device_class), Path(work), where).read_bytes()
 
 
 def _flags(compiler: cc.Compiler, triple: str, device_class: str) -> tuple[str, ...]:
+    if triple in WASM:
+        return WASM[triple]
     zig = compiler.command[-1:] == ("cc",) and "ziglang" in compiler.command
     level = _LEVELS.get(device_class, "")
     # zig spells the processor with underscores

@@ -26,10 +26,18 @@
     for (long l_ = 0; l_ < (want_ < all_ ? want_ : all_); ++l_) (p)[l_ * (stride)] = x_[l_]; \
   } while (0)
 
-static inline long tang_lesser(long a, long b) { return a < b ? a : b; }
-static inline long tang_greater(long a, long b) { return a > b ? a : b; }
-static inline long tang_floor_div(long a, long k) { return a / k - (a % k < 0); }
-static inline long tang_floor_mod(long a, long k) { const long r = a % k; return r < 0 ? r + k : r; }
+/* Indices are long, sizes are int64_t: the same where long has 64 bits. */
+#define TANG_INTEGERS(S, T)                                                      \
+  static inline T tang_lesser_##S(T a, T b) { return a < b ? a : b; }            \
+  static inline T tang_greater_##S(T a, T b) { return a > b ? a : b; }           \
+  static inline T tang_floor_div_##S(T a, T k) { return a / k - (a % k < 0); }   \
+  static inline T tang_floor_mod_##S(T a, T k) { const T r = a % k; return r < 0 ? r + k : r; }
+TANG_INTEGERS(l, long) TANG_INTEGERS(ll, long long)
+#define TANG_WIDTH(name, a, b) _Generic((a) + (b), long long: name##_ll, default: name##_l)(a, b)
+#define tang_lesser(a, b) TANG_WIDTH(tang_lesser, a, b)
+#define tang_greater(a, b) TANG_WIDTH(tang_greater, a, b)
+#define tang_floor_div(a, b) TANG_WIDTH(tang_floor_div, a, b)
+#define tang_floor_mod(a, b) TANG_WIDTH(tang_floor_mod, a, b)
 
 /* Integers of data: they wrap around, x / 0 and x % 0 are 0, a shift by the width or more leaves 0 or the sign. */
 #define TANG_SIGNED(N, T, U, LO, HI)                                             \

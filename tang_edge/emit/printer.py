@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tang_edge.emit.ranges import I32
 from tang_edge.emit.syntax import Dialect
 from tang_edge.errors import CompilerBug
 from tang_edge.ir import affine
@@ -57,6 +58,7 @@ class Printer:
         self.d, self.dims = dialect, dims
         self.rows: dict[str, Row] = {}
         self.fills: dict[tuple[str, object], int] = {}
+        self._factor = ""
 
     # ------------------------------------------------------------ integers
 
@@ -66,12 +68,28 @@ class Printer:
         for m, c in sorted(e.terms, key=lambda t: (not t[0],)):
             factors = [self.atom(a) for a in m]
             if abs(c) != 1 or not m:
-                factors.insert(0, str(abs(c)))
+                factors.insert(0, self.integer(abs(c)))
+            if self._factor:
+                factors.insert(0, self._factor)
             parts.append(("- " if c < 0 else "+ ") + " * ".join(factors))
         if not parts:
             return "0"
         head = parts[0][2:] if parts[0][0] == "+" else "-" + parts[0][2:]
         return " ".join([head, *parts[1:]])
+
+    def integer(self, n: int) -> str:
+        """A coefficient or a constant term of an integer expression."""
+        return str(n)
+
+    def number(self, e: Expr) -> str:
+        """An integer expression as a value of its own, which may be greater than any index."""
+        lo, hi = affine.bounds(e)
+        if I32[0] <= lo and hi <= I32[1]:
+            return self.expr(e)
+        self._factor = self.d.wide
+        text = self.expr(e)
+        self._factor = ""
+        return text
 
     def atom(self, a: Atom) -> str:
         """A factor of a term."""
@@ -123,7 +141,7 @@ class Printer:
             case Ref():
                 return v.name
             case Int():
-                return self.d.int_value.format(e=self.expr(v.e), t=self.type(v.dtype))
+                return self.d.int_value.format(e=self.number(v.e), t=self.type(v.dtype))
             case Holds():
                 return f"({self.guard(v.guard)})"
             case Splat():

@@ -62,4 +62,5 @@ class Dialect:
     maximum: str  # {a} {b}
     index_cast: str  # {v}: a value as an index
     int_value: str  # {e} {t}: an index as a value
+    wide: str = ""  # a factor that makes an integer expression wider than indices are, where they may be too narrow
     reserved: frozenset[str] = frozenset()

@@ -22,6 +22,7 @@ class Limits:
     aligned_vectors vectors are loaded and stored at multiples of their size only, from buffers declared as vectors
     serial_turns   turns that the loops of one invocation may take in all (Mesa's llvmpipe ends a shader's loops after 65,535
                    turns and says nothing: lp_limits.h)
+    libraries      triples whose compiled libraries always go along, since nothing compiles C where the class runs
     cpu_prefers    tag of the alternates to prefer when the adapter turns out to be a CPU
     """
 
@@ -37,6 +38,7 @@ class Limits:
     f16: bool = False
     widen: tuple[tuple[str, str], ...] = ()
     tile: tuple[int, int] = (4, 4)
+    libraries: tuple[str, ...] = ()
     cpu_prefers: str | None = None
     copy_constants: bool = False
     aligned_vectors: bool = False
@@ -87,6 +89,7 @@ CLASSES: Final[dict[str, Limits]] = {
             tile=(6, 4),
             measured_on="Xeon with AVX-512, gcc 12",
         ),
+        replace(_CPU, name="wasm-simd", libraries=("wasm32-simd", "wasm32-simd-threads")),
     )
 }
 
@@ -102,7 +105,7 @@ class Target:
 TARGETS: Final[dict[str, Target]] = {
     t.name: t
     for t in (
-        Target("browser", ("browser",)),
+        Target("browser", ("browser", "wasm-simd")),
         Target("webgpu", ("browser",)),  # what a page can make: it has no C compiler
         Target("laptop", ("laptop", "cpu-x86-64-v4", "cpu-x86-64-v3", "cpu-generic")),
         Target("robot-soc", ("robot-soc", "cpu-aarch64")),
