@@ -102,6 +102,15 @@ class Server:
         self._state.contents[path] = (content.encode() if isinstance(content, str) else content, kind)
         return self.url + path
 
+    def folder(self, prefix: str) -> Path:
+        """The folder mounted there."""
+        return self._state.mounts[prefix]
+
+    def reset_log(self) -> None:
+        """Forget the requests so far."""
+        with self._state.lock:
+            self._state.log.clear()
+
     def reset(self) -> None:
         """No faults, no log, no contents but the mounts."""
         state = self._state

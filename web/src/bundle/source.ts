@@ -36,21 +36,33 @@ export async function fill(blob: Blob, into: Uint8Array, signal?: AbortSignal, f
   if (cursor.at < into.length) throw new BundleError("the file ends too early, or it was changed while it was read", "bundle");
 }
 
+const SCRATCH = 256 * 1024;
+
 /** Pour a stream into a buffer from `cursor.at` on, until the buffer is full or the stream ends. */
 async function pour(stream: ReadableStream<Uint8Array>, into: Uint8Array, cursor: { at: number }, signal?: AbortSignal, filled?: Filled): Promise<void> {
-  const reader = stream.getReader();
+  const reader = readerOf(stream);
   try {
-    while (cursor.at < into.length) {
+    for (let scratch = new Uint8Array(SCRATCH); cursor.at < into.length;) {
       signal?.throwIfAborted();
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read(scratch);
       if (done) return;
       const piece = value.subarray(0, into.length - cursor.at);
       into.set(piece, cursor.at);
       cursor.at += piece.length;
       filled?.(cursor.at);
+      scratch = new Uint8Array(value.buffer); // the same memory again
     }
   } finally {
     reader.cancel().catch(() => {}); // the rest, if there is one, is not wanted
+  }
+}
+
+/** A reader that fills the memory it is given, so that pieces are no garbage; where a browser has none, one that does not. */
+function readerOf(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader {
+  try {
+    return stream.getReader({ mode: "byob" });
+  } catch {
+    return stream.getReader() as unknown as ReadableStreamBYOBReader;
   }
 }
 
