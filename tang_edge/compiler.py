@@ -220,8 +220,8 @@ def _emit_wgsl(v: variant.Variant, observer: Observer) -> Made:
     texts: dict[str, str] = {}
     name = f"webgpu-{v.limits.name}"
 
-    def emit(k: Kernel, where: str, modes: Sequence[str], origin: Sequence[str]) -> tuple[str, Unit]:
-        kernel, text, u = kernel_module(k, v.limits, where, modes)
+    def emit(k: Kernel, where: str, modes: Sequence[str], origin: Sequence[str], once: bool) -> tuple[str, Unit]:
+        kernel, text, u = kernel_module(k, v.limits, where, modes, once)
         if kernel not in texts:
             texts[kernel] = text
             observer.kernel(name, kernel, origin, text)
@@ -239,7 +239,7 @@ def _emit_c(v: variant.Variant, observer: Observer) -> Made:
     text = library.text()
     name = f"c-{v.limits.name}"
     one = (affine.const(1),) * 3
-    writer = PlanWriter(v, lambda k, where, modes, origin: library.kernel(k, where), lambda k: one)
+    writer = PlanWriter(v, lambda k, where, modes, origin, once: library.kernel(k, where), lambda k: one)
     member = f"kernels/{name}.c"
     made = Made(v, member, text, writer.variant(name, member), writer.origin)
     observer.stage(f"schedule {v.limits.name}", 1, 1)

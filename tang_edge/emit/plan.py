@@ -15,8 +15,8 @@ from tang_edge.schedule.lower import target_of
 from tang_edge.schedule.nest import nest
 from tang_edge.schedule.variant import AnyStep, BufferPlan, Measure, Repeat, Step, Variant
 
-# kernel, where, binding modes, the model's nodes -> (kernel id, unit)
-Emit = Callable[[Kernel, str, Sequence[str], Sequence[str]], tuple[str, Unit]]
+# kernel, where, binding modes, the model's nodes, whether it runs once (at load) -> (kernel id, unit)
+Emit = Callable[[Kernel, str, Sequence[str], Sequence[str], bool], tuple[str, Unit]]
 Grid = Callable[[Kernel], Sequence[affine.Expr]]
 
 
@@ -128,7 +128,7 @@ class PlanWriter:
     def _dispatch(self, k: Kernel, bind: Bind, early: bool) -> dict[str, Any]:
         where = str(bind.origin[-1]) if bind.origin else bind.name
         modes = [self._mode(b.tensor, early) for b in k.buffers]
-        name, u = self.emit(k, where, modes, [str(o) for o in bind.origin])
+        name, u = self.emit(k, where, modes, [str(o) for o in bind.origin], early)
         entry = {"entry": "main", "workgroup": [max(1, k.workgroup), 1, 1], "bindings": modes}
         self.kernels.setdefault(name, {**entry, "params": len(u.params), "safe": True})
         self.origin.setdefault(name, []).append(bind.name)

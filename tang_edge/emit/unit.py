@@ -6,7 +6,7 @@ Two kernels with equal text are one: the name is a hash of the text without name
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tang_edge.emit.printer import Printer
@@ -18,10 +18,10 @@ from tang_edge.ir.kernel import Kernel, exprs_of, statements
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A printed kernel. `params` are the dimensions (atoms) that the caller passes, in order."""
+    """A printed kernel. `params` are what the caller passes, in order: dimensions (atoms), and numbers lifted from the text."""
 
     kernel: Kernel
-    params: tuple[Dim, ...]
+    params: tuple[Dim | int, ...]
     lines: tuple[str, ...]
     grid_sizes: tuple[str, ...]
     fills: tuple[tuple[str, object, int], ...]
@@ -36,17 +36,35 @@ class Unit:
         return "k_" + hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def unit(kernel: Kernel, dialect: Dialect) -> Unit:
-    """Print a kernel's body. Dimensions are called d0, d1, ... in the order of their first use."""
+class _Lifting(Printer):
+    """Prints numbers of two and more in integer expressions as parameters, one for each place: texts of one form are equal."""
+
+    def __init__(self, dialect: Dialect, dims: Mapping[Dim, str]) -> None:
+        super().__init__(dialect, dims)
+        self.lifted: list[int] = []
+
+    def integer(self, n: int) -> str:
+        if n < 2:
+            return super().integer(n)
+        self.lifted.append(n)
+        return f"d{len(self.dims) + len(self.lifted) - 1}"
+
+
+def unit(kernel: Kernel, dialect: Dialect, lift: bool = False) -> Unit:
+    """Print a kernel's body. Dimensions are called d0, d1, ... in the order of their first use.
+
+    With `lift`, sizes are parameters too: slower code, but one text for all sizes, which is what a kernel that runs once wants.
+    """
     dims: dict[Dim, str] = {}
     for e in (*(v.extent for v in kernel.grid), *(e for s in statements(kernel.body) for e in exprs_of(s))):
         for d in _dims(e):
             dims.setdefault(d, f"d{len(dims)}")
-    p = Printer(dialect, dims)
+    p = _Lifting(dialect, dims) if lift else Printer(dialect, dims)
     lines = tuple(p.body(kernel.body))
     grid = tuple(p.expr(v.extent) for v in kernel.grid)
     fills = tuple((d, v, n) for (d, v), n in sorted(p.fills.items(), key=str))
-    return Unit(kernel, tuple(dims), lines, grid, fills)
+    lifted = p.lifted if isinstance(p, _Lifting) else ()
+    return Unit(kernel, (*dims, *lifted), lines, grid, fills)
 
 
 def _dims(e: Expr) -> Sequence[Dim]:

@@ -17,9 +17,12 @@ from tang_edge.wgsl.functions import needed
 FOLD = 32768  # workgroups in x before the grid goes on in y (the limit is 65,535)
 
 
-def kernel_module(k: Kernel, limits: Limits, where: str, modes: Sequence[str]) -> tuple[str, str, Unit]:
-    """Name, text and unit of a kernel whose buffers are bound in these access modes ("read" or "read_write")."""
-    u = unit(align(legalize(k, limits, where)), WGSL)
+def kernel_module(k: Kernel, limits: Limits, where: str, modes: Sequence[str], once: bool = False) -> tuple[str, str, Unit]:
+    """Name, text and unit of a kernel whose buffers are bound in these access modes ("read" or "read_write").
+
+    `once`: it runs once, at load, where a pipeline costs more than the run: one text serves all sizes.
+    """
+    u = unit(align(legalize(k, limits, where)), WGSL, lift=once)
     name = u.name("wgsl " + ",".join(modes))
     return name, _text(u, modes), u
 
