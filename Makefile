@@ -1,6 +1,6 @@
 # make demo    pack a real model and run it on the best device here
 # make test    everything CI runs: the checks, then the tests on the built wheel
-# make check   formatting, lint, types, import order (no device needed)
+# make check   formatting, lint, types, import order, the package for browsers and its size (no device needed)
 # make bench   measure against ONNX Runtime, CPU and WebGPU (ARGS="--quick --models ppocr-cls")
 # make models  fetch the acceptance models into models/
 # make pyodide fetch Python for the page into .cache/pyodide, with the wheel of this checkout
@@ -25,7 +25,7 @@ PIP := -m pip --disable-pip-version-check -q
 # Vulkan drivers want a private folder; where a session manager gives none, one in the checkout does.
 export XDG_RUNTIME_DIR ?= $(CURDIR)/.cache/xdg
 
-.PHONY: demo test check bench models pyodide clean
+.PHONY: demo test check check-web bench models pyodide clean
 
 $(VENV)/made $(DEMO)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -54,6 +54,16 @@ check: $(VENV)/ready
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/mypy
 	PYTHONSAFEPATH=1 $(VENV)/bin/pytest -q tests/test_import_order.py
+	tools/system_packages.sh node npm
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
+	  else echo "npm is missing: web/ is not checked" >&2; fi
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	touch $@
+
+check-web: web/node_modules/.package-lock.json
+	cd web && npm run check && npm test
 
 models: $(VENV)/made
 	tools/system_packages.sh npm
@@ -73,6 +83,7 @@ $(PAGE_WHEEL): $(SOURCES) tools/build_page_wheel.py tools/fetch_pyodide.py tools
 
 # PYTHONSAFEPATH keeps the checkout off sys.path: what is tested is the installed wheel.
 test: check models pyodide
+	tools/system_packages.sh chromium
 	PYTHONSAFEPATH=1 $(VENV)/bin/pytest $(TESTS) $(ARGS)
 
 bench: $(VENV)/ready models
@@ -90,4 +101,4 @@ demo: $(DEMO)/ready
 	$(DEMO)/bin/tang-edge run .cache/$(MODEL).tang --dims $(SIZES)
 
 clean:
-	rm -rf $(VENV) $(DEMO) .peer-webgpu .cache build dist benchmarks/out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(DEMO) .peer-webgpu .cache build dist benchmarks/out web/dist web/build web/node_modules .mypy_cache .ruff_cache .pytest_cache

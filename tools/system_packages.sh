@@ -1,13 +1,15 @@
 #!/bin/sh
 # Installs what Python packages cannot bring, where it is missing and we may: Debian and Ubuntu, as root or with sudo.
 #
-#   tools/system_packages.sh make venv cc vulkan npm vulkan-headers
+#   tools/system_packages.sh make venv cc vulkan node npm chromium vulkan-headers
 #
 #   make            make
 #   venv            `python3 -m venv` with pip in it (set PYTHON for another interpreter)
 #   cc              a C compiler that finds its headers (the C backend)
 #   vulkan          the Vulkan loader and a driver; Mesa's lavapipe runs WebGPU on the CPU
-#   npm             `npm pack`, for the models that npm packages ship
+#   node            Node.js, to build the package for browsers
+#   npm             its package manager; also for the models that npm packages ship (other Node.js than Debian's brings its own)
+#   chromium        a browser for the tests of pages (set CHROMIUM for another one)
 #   vulkan-headers  vulkan/vk_layer.h, to build the layer that the WebGPU peer needs on old Mesa
 #
 # On other systems, or where nothing may be installed, it says what is missing and goes on: the step that needs it
@@ -19,7 +21,11 @@ icds="/usr/share/vulkan/icd.d /etc/vulkan/icd.d /usr/local/share/vulkan/icd.d"
 
 has() {
     case $1 in
-    make | npm) command -v "$1" >/dev/null 2>&1 ;;
+    make | node | npm) command -v "$1" >/dev/null 2>&1 ;;
+    chromium)
+        [ -n "${CHROMIUM:-}" ] && return 0
+        command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+            command -v google-chrome >/dev/null 2>&1 ;;
     venv) "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ;;
     cc) echo '#include <stdint.h>
               #include <pthread.h>' | "${CC:-cc}" -x c -fsyntax-only - >/dev/null 2>&1 ;;
@@ -35,7 +41,8 @@ has() {
 
 debian_packages() {
     case $1 in
-    make | npm) echo "$1" ;;
+    make | npm | chromium) echo "$1" ;;
+    node) echo "nodejs" ;;
     venv) echo "python3-venv" ;;
     cc) echo "gcc libc6-dev" ;;
     vulkan) echo "libvulkan1 mesa-vulkan-drivers" ;;
@@ -65,7 +72,17 @@ if [ -z "$as_root" ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "system_packages: missing:$missing; on Debian: apt-get install$packages" >&2
     exit 0
 fi
-echo "system_packages: installing$packages" >&2
 $as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq
+known=
+for package in $packages; do
+    if apt-cache show "$package" >/dev/null 2>&1; then
+        known="$known $package"
+    else # Ubuntu, for one, has Chromium as a snap only
+        echo "system_packages: this system has no package $package" >&2
+    fi
+done
+packages=$known
+[ -n "$packages" ] || exit 0
+echo "system_packages: installing$packages" >&2
 # shellcheck disable=SC2086  # a list of words
 $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
