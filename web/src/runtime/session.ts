@@ -39,6 +39,7 @@ interface Turn {
   readonly earlier: Promise<boolean>;
 }
 
+const BEGIN_ANEW = "Restore a snapshot, or go on from the start";
 const nowhere = (kept: ReadonlyMap<string, Tensor> = new Map()): Place => ({ home: null, kept, line: {} });
 
 export class Session {
@@ -116,7 +117,7 @@ export class Session {
 
   #stateGone(): DeviceLost {
     return new DeviceLost("the device was lost, and with it the state of this session, which begins anew",
-      this.#host.engine.adapter, "Restore a snapshot, or go on from the start");
+      this.#host.engine.adapter, BEGIN_ANEW);
   }
 
   #solve(given: ReadonlyMap<string, Given>, home: DimValues | null): Map<string, number> {
@@ -130,21 +131,23 @@ export class Session {
   }
 
   async #carryOut(turn: Turn): Promise<Map<string, Tensor>> {
-    let lost = false;
-    for (;;) {
+    const made = await this.#persist((memory) => memory.run(turn.call), () => this.#afterLoss(turn));
+    if (!turn.depends || (await turn.earlier)) return made;
+    throw new DeviceError("an earlier run of this session failed, and with it the state that this one was to go on from",
+      this.#host.engine.adapter, BEGIN_ANEW);
+  }
+
+  /** Does the work again with another kernel where one is refused, and on a new device where it was lost, once. */
+  async #persist<T>(work: (memory: Memory) => Promise<T>, afterLoss: () => void): Promise<T> {
+    for (let lost = false; ; ) {
       try {
-        const made = await this.#held().run(turn.call);
-        if (turn.depends && !(await turn.earlier)) {
-          throw new DeviceError("an earlier run of this session failed, and with it the state that this one was to go on from",
-            this.#host.engine.adapter, "The session begins anew: restore a snapshot, or go on from the start");
-        }
-        return made;
+        return await work(this.#held());
       } catch (error) {
         if (error instanceof KernelRefused && error.step >= 0) await this.#repair(this.#host.refused(this.#engine!, error));
         else if (error instanceof DeviceLost && !lost) {
           lost = true;
           await this.#repair(this.#host.recover(this.#engine!, error));
-          this.#afterLoss(turn);
+          afterLoss();
         } else throw error;
       }
     }
@@ -205,16 +208,12 @@ export class Session {
     this.#noticeLoss(false);
     const { home, kept } = this.#place, earlier = this.#earlier;
     if (!home) return Object.fromEntries([...kept].map(([name, t]) => [name, { ...t, data: t.data.slice() }]));
-    try {
-      const states = await this.#held().readStates();
-      if (!(await earlier) || !states) throw new DeviceError("the run that made the state failed", this.#host.engine.adapter);
-      return Object.fromEntries(states);
-    } catch (error) {
-      if (!(error instanceof DeviceLost)) throw error;
-      await this.#repair(this.#host.recover(this.#engine!, error));
+    const states = await this.#persist((memory) => memory.readStates(), () => {
       this.#place = nowhere();
       throw this.#stateGone();
-    }
+    });
+    if (!(await earlier) || !states) throw new DeviceError("the run that made the state failed", this.#host.engine.adapter);
+    return Object.fromEntries(states);
   }
 
   /** Goes on from a snapshot. Raises InputError where a name or tensor is not of a state of this model. */
@@ -237,15 +236,7 @@ export class Session {
     const unknown = Object.keys(dims).filter((n) => !solver.plan.dims.some((d) => d.name === n));
     if (unknown.length > 0) throw new InputError(`no dimensions of this model: ${unknown.join(", ")}`, "prepare");
     const values = solver.solve(new Map(), new Map(Object.entries(dims)));
-    for (;;) {
-      try {
-        return await this.#held().prepare(values);
-      } catch (error) {
-        if (error instanceof KernelRefused && error.step >= 0) await this.#repair(this.#host.refused(this.#engine!, error));
-        else if (error instanceof DeviceLost) await this.#repair(this.#host.recover(this.#engine!, error));
-        else throw error;
-      }
-    }
+    return this.#persist((memory) => memory.prepare(values), () => {});
   }
 
   /** Bytes that this session holds on the device. */

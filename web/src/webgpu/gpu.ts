@@ -107,10 +107,13 @@ export function outOfMemory(why: string, where: string): OutOfMemory {
   return new OutOfMemory(`out of GPU memory (${why})`, where, 'Use smaller dimension values or device: "wasm"');
 }
 
+/** The browser's verdict on work: what went wrong, or null. It never rejects. */
+export type Failed = Promise<DeviceError | null>;
+
 /** What `work` made, and later the error that the browser found in it, if any. */
 export interface Guarded<T> {
   readonly value: T;
-  readonly failed: Promise<DeviceError | null>;
+  readonly failed: Failed;
 }
 
 /** Does `work` (synchronous) inside error scopes of all kinds; lack of memory comes before what follows from it. */
@@ -143,4 +146,14 @@ export function makeBuffer(device: GPUDevice, size: number, usage: number, label
 /** Maps a read-back buffer. Call it inside the scopes of the submission that fills it. */
 export function mapForReading(buffer: GPUBuffer, size: number): Promise<unknown> {
   return buffer.mapAsync(MAP_READ, 0, size);
+}
+
+/** Writes bytes of any number; what follows them up to a multiple of 4 becomes 0. */
+export function write(device: GPUDevice, { buffer, offset }: { readonly buffer: GPUBuffer; readonly offset: number }, bytes: Uint8Array<ArrayBuffer>): void {
+  const even = bytes.byteLength & ~3;
+  if (even > 0) device.queue.writeBuffer(buffer, offset, bytes, 0, even);
+  if (even === bytes.byteLength) return;
+  const last = new Uint8Array(4);
+  last.set(bytes.subarray(even));
+  device.queue.writeBuffer(buffer, offset + even, last);
 }

@@ -1,17 +1,18 @@
 /** The memory of one session on a WebGPU device, and its runs. */
 
-import type { DTypeName, StepTime, Tensor } from "../api.js";
-import type { Buffer, PlanPort, Step, Writes } from "../bundle/format.js";
+import type { StepTime, Tensor } from "../api.js";
+import type { Buffer, Step, Writes } from "../bundle/format.js";
 import { alignUp, TYPES } from "../bundle/dtypes.js";
-import { evaluate } from "../bundle/expr.js";
-import { checkSlots, extent, region, reserved, type Extent } from "../bundle/layout.js";
+import { checkSlots, extent, region, reserved } from "../bundle/layout.js";
 import type { Call, DimValues, Feed, Memory } from "../engine.js";
-import { BundleError, DeviceError, DeviceLost, InputError, KernelRefused, OutOfMemory } from "../errors.js";
-import { bytesOf, checkStorable, fromStorage, isDense, toStorage } from "../runtime/arrays.js";
+import { DeviceError, DeviceLost, InputError, KernelRefused, OutOfMemory } from "../errors.js";
+import { fromStorage, toStorage } from "../runtime/arrays.js";
 import { checkRange } from "../runtime/dims.js";
 import type { WebGpuEngine } from "./engine.js";
-import { guarded, mapForReading } from "./gpu.js";
-import { span, within } from "./numbers.js";
+import { explain } from "./explain.js";
+import { type Failed, guarded, mapForReading, write } from "./gpu.js";
+import { within } from "./numbers.js";
+import { copyIn, type Port, type Ports, portsOf } from "./ports.js";
 import { measure, type StepTimer } from "./profile.js";
 import { build, type Built } from "./program.js";
 import { Readers } from "./readers.js";
@@ -20,16 +21,9 @@ import { Arena, type Place } from "./segments.js";
 
 const KEPT_SIZES = 8; // dimension values whose calls stay prepared
 
-type Failed = Promise<DeviceError | null>;
-interface Port { readonly name: string; readonly dtype: DTypeName; readonly place: Place; readonly size: Extent }
-interface Move { readonly name: string; readonly from: Place; readonly to: Place; readonly bytes: number }
-
 /** Everything that depends on dimension values only. */
-interface Ready {
+interface Ready extends Ports {
   readonly dims: DimValues;
-  readonly inputs: ReadonlyMap<string, Port>;
-  readonly outputs: ReadonlyMap<string, Port>;
-  readonly states: readonly Move[];
   readonly places: readonly Place[];
   readonly failed: Failed;
   whole: { readonly version: number; readonly built: Built; readonly failed: Failed } | null;
@@ -182,7 +176,7 @@ export class GpuMemory implements Memory {
     this.#sizes.delete(key); // the latest is the last
     if (!ready) {
       const [places, failed] = this.#fit(dims);
-      ready = { dims, places, failed, whole: null, ...this.#ports(dims, places) };
+      ready = { dims, places, failed, whole: null, ...portsOf(this.engine, dims, (b) => this.#locate(places, b)) };
     }
     this.#sizes.set(key, ready);
     if (this.#sizes.size > KEPT_SIZES) {
@@ -214,27 +208,6 @@ export class GpuMemory implements Memory {
   #locate(places: readonly Place[], buffer: Buffer): Place {
     const weights = buffer.kind === "constant" || buffer.kind === "packed";
     return weights ? this.engine.locate(buffer.id, buffer.slot) : places[buffer.slot ?? 0]!;
-  }
-
-  #ports(dims: DimValues, places: readonly Place[]): Pick<Ready, "inputs" | "outputs" | "states"> {
-    const { plan, variant } = this.engine, held = new Map<string, Buffer>();
-    for (const b of variant.buffers.values()) if (b.io !== null) held.set(`${b.kind} ${b.io}`, b);
-    const side = (kind: string, ports: readonly PlanPort[]): Map<string, Port> => new Map(ports.map((port) => {
-      const buffer = held.get(`${kind} ${port.name}`)!, size = extent(buffer, dims);
-      checkStorable(port.name, port.dtype, buffer.dtype, variant.id);
-      if (String(size.shape) !== String(port.shape.map((e) => evaluate(e, dims)))) {
-        throw new BundleError(`its buffer has shape ${size.shape}, not the port's`, `plan: ${port.name}`);
-      }
-      return [port.name, { name: port.name, dtype: port.dtype, place: this.#locate(places, buffer), size }];
-    }));
-    const inputs = side("input", plan.inputs), outputs = side("output", plan.outputs);
-    const states = plan.states.map(({ input, output }): Move => {
-      const from = outputs.get(output)!, to = inputs.get(input)!;
-      const [a, b] = [from, to].map(({ size }) => `${size.dtype} ${size.shape} ${size.strides}`);
-      if (a !== b) throw new BundleError(`the state ${input} is stored unlike its output`, variant.id);
-      return { name: input, from: from.place, to: to.place, bytes: span(to.size) };
-    });
-    return { inputs, outputs, states };
   }
 
   // ------------------------------------------------------------ runs
@@ -275,40 +248,15 @@ export class GpuMemory implements Memory {
       await Promise.all(failures);
       const known = error instanceof OutOfMemory || error instanceof DeviceLost || error instanceof KernelRefused;
       if (known || !(error instanceof DeviceError) || this.engine.lost) throw error;
-      throw await this.#explain(error, built.program, prologue, feeds);
+      throw await explain(this.engine, error, built.program, prologue, feeds);
     }
-  }
-
-  /** The error with the input or the kernel and step that cause it, found by trying each alone. */
-  async #explain(error: DeviceError, program: Program, prologue: boolean, feeds: ReadonlyMap<string, Feed>): Promise<Error> {
-    for (const [name, feed] of feeds) {
-      if (feed.kind !== "gpu") continue;
-      const encoder = this.#device.createCommandEncoder(), scratch = this.#readers.take(4);
-      encoder.copyBufferToBuffer(feed.buffer, 0, scratch, 0, 4);
-      const refused = await guarded(this.#device, name, () => encoder.finish()).failed;
-      scratch.destroy();
-      if (refused) {
-        return new InputError("its GPU buffer cannot be read here: it was destroyed, is mapped, or belongs to another device",
-          `input "${name}"`, "Make it with model.device");
-      }
-    }
-    for (const launch of launchesOf(program)) {
-      const recorder = this.#recorder();
-      recorder.launch(launch);
-      const refused = await recorder.submit();
-      if (!refused) continue;
-      const { index, name, origin } = launch.step, nodes = origin.length > 0 ? `, model nodes ${origin.join(", ")}` : "";
-      const where = `${this.#where}: kernel ${launch.kernel}, step ${index} (${name})${nodes}`;
-      return new KernelRefused(refused.message, prologue ? -1 - index : index, where, "", launch.kernel);
-    }
-    return error;
   }
 
   #upload(call: Call, ready: Ready, recorder: Recorder): Failed {
     const stored: [Place, Uint8Array<ArrayBuffer>][] = [];
     for (const [name, feed] of call.feeds) {
       const port = ready.inputs.get(name)!;
-      if (feed.kind === "gpu") this.#copyIn(feed.buffer, port, recorder);
+      if (feed.kind === "gpu") copyIn(feed.buffer, port, recorder);
       else stored.push([port.place, toStorage(name, feed.data, port.dtype, port.size)]);
     }
     if (call.fresh) {
@@ -318,20 +266,8 @@ export class GpuMemory implements Memory {
       }
     }
     return guarded(this.#device, `${this.#where}: inputs`, () => {
-      for (const [place, bytes] of stored) writeAll(this.#device, place, bytes);
+      for (const [place, bytes] of stored) write(this.#device, place, bytes);
     }).failed;
-  }
-
-  #copyIn(buffer: GPUBuffer, port: Port, recorder: Recorder): void {
-    const where = `input "${port.name}"`, bytes = span(port.size);
-    const fail = (what: string, remedy: string): never => { throw new InputError(what, where, remedy) };
-    if (port.dtype !== port.size.dtype || !isDense(port.size)) {
-      fail(`is stored as ${port.size.dtype} in another layout on this device, so a GPU buffer cannot be copied into it`, "Pass an array");
-    }
-    if (!(buffer.usage & 4)) fail("its GPU buffer lacks the usage COPY_SRC", "Make it with GPUBufferUsage.COPY_SRC");
-    const exact = port.size.shape.reduce((a, b) => a * b, TYPES[port.dtype].BYTES_PER_ELEMENT);
-    if (buffer.size !== bytes && buffer.size !== exact) fail(`its GPU buffer has ${buffer.size} bytes, the input takes ${exact}`, "Pass one of that size");
-    recorder.copy({ buffer, offset: 0 }, port.place, Math.min(bytes, buffer.size));
   }
 
   async #execute(recorder: Recorder, program: Program): Promise<void> {
@@ -360,9 +296,8 @@ export class GpuMemory implements Memory {
   }
 
   /** One element, when all that was recorded so far is done. */
-  async #peek(recorder: Recorder, from: Element): Promise<number> {
-    const bytes = 4;
-    return this.#read(recorder, bytes, [], (to) => recorder.copy(from, to, bytes), (data) => Number(new TYPES[from.dtype](data, 0, 1)[0]));
+  #peek(recorder: Recorder, from: Element): Promise<number> {
+    return this.#read(recorder, 4, [], (to) => recorder.copy(from, to, 4), (data) => Number(new TYPES[from.dtype](data, 0, 1)[0]));
   }
 
   /** Copies what lies at the ports, submits, waits, and takes it as tensors. */
@@ -423,13 +358,4 @@ export class GpuMemory implements Memory {
     this.#arena.destroy();
     this.#readers.destroy();
   }
-}
-
-function writeAll(device: GPUDevice, { buffer, offset }: Place, bytes: Uint8Array<ArrayBuffer>): void {
-  const even = bytes.byteLength & ~3;
-  if (even > 0) device.queue.writeBuffer(buffer, offset, bytes, 0, even);
-  if (even === bytes.byteLength) return;
-  const last = new Uint8Array(4);
-  last.set(bytes.subarray(even));
-  device.queue.writeBuffer(buffer, offset + even, bytesOf(last));
 }

@@ -2,8 +2,7 @@
 
 import type { Dim, Step } from "../bundle/format.js";
 import type { DTypeName } from "../api.js";
-import type { DeviceError } from "../errors.js";
-import { guarded } from "./gpu.js";
+import { type Failed, guarded } from "./gpu.js";
 import type { Place } from "./segments.js";
 
 /** One dispatch, ready to be recorded. */
@@ -80,7 +79,7 @@ export class Recorder {
   }
 
   /** Hands what was recorded to the queue; `also` happens in the same error scopes. Resolves to the browser's objection. */
-  submit(also: () => void = () => {}): Promise<DeviceError | null> {
+  submit(also: () => void = () => {}): Failed {
     return guarded(this.device, this.where, () => {
       this.#end();
       const encoder = this.#encoder;

@@ -5,8 +5,8 @@ import { alignUp, elements, storageBytes, TYPES } from "../bundle/dtypes.js";
 import { extent, type Extent } from "../bundle/layout.js";
 import type { Weights } from "../engine.js";
 import { BundleError, DeviceError } from "../errors.js";
-import { bytesOf, checkStorable, convert, isDense, walk } from "../runtime/arrays.js";
-import { guarded, makeBuffer, STORAGE } from "./gpu.js";
+import { bytesOf, checkStorable, convert, isDense } from "../runtime/arrays.js";
+import { guarded, makeBuffer, STORAGE, write } from "./gpu.js";
 
 const PIECE = 1 << 20;
 const IN_FLIGHT = 16 << 20; // bytes that the queue may hold before the download waits for it
@@ -15,8 +15,6 @@ interface Target {
   readonly constant: Constant;
   readonly size: Extent;
   readonly buffer: GPUBuffer;
-  /** Dense copies of a constant that is not dense on the device; written when it is complete. */
-  readonly whole: Uint8Array<ArrayBuffer> | null;
 }
 
 /** Streams the constants of a variant into buffers, which it returns by buffer id. */
@@ -61,19 +59,16 @@ async function fill(device: GPUDevice, targets: readonly Target[], weights: Weig
 function target(device: GPUDevice, buffer: Buffer, constant: Constant, where: string): Target {
   const size = extent(buffer, new Map());
   checkStorable(constant.name, constant.dtype, buffer.dtype, where);
-  const raw = constant.dtype === buffer.dtype && (constant.dtype === "i4" || constant.dtype === "u4");
-  const whole = raw || isDense(size) ? null : new Uint8Array(storageBytes(constant.dtype, elements(constant.shape)));
-  if (!raw && String(size.shape) !== String(constant.shape)) throw new BundleError(`constant ${constant.name} has another shape than its buffer`, where);
-  return { constant, size, whole, buffer: makeBuffer(device, size.bytes, STORAGE, constant.name) };
-}
-
-function itemBytes(constant: Constant): number {
-  return TYPES[constant.dtype].BYTES_PER_ELEMENT;
+  if (!isDense(size) || storageBytes(buffer.dtype, elements(constant.shape)) > size.bytes) {
+    throw new BundleError("its buffer is not the dense tensor that it is", `constant ${constant.name}`);
+  }
+  return { constant, size, buffer: makeBuffer(device, size.bytes, STORAGE, constant.name) };
 }
 
 /** One constant: pieces are gathered so that each write is aligned and small, whatever the source passes. */
 class Upload {
-  readonly #piece: Uint8Array<ArrayBuffer>;
+  /** Only while bytes come: all constants of a model have one. */
+  #piece: Uint8Array<ArrayBuffer> | null = null;
   readonly #total: number;
   #held = 0;
   /** Bytes of the constant that came so far, those in the piece included. */
@@ -81,62 +76,36 @@ class Upload {
 
   constructor(readonly device: GPUDevice, readonly constant: Constant, readonly targets: Target[]) {
     this.#total = storageBytes(constant.dtype, elements(constant.shape));
-    this.#piece = new Uint8Array(Math.min(PIECE, alignUp(this.#total, 8)));
   }
 
   take(offset: number, bytes: Uint8Array): void {
     if (offset !== this.#at || offset + bytes.byteLength > this.#total) {
       throw new BundleError("its parts do not follow each other, or are more than its shape says", `constant ${this.constant.name}`);
     }
+    const piece = (this.#piece ??= new Uint8Array(Math.min(PIECE, alignUp(this.#total, 8))));
     for (let from = 0; from < bytes.byteLength; ) {
-      const count = Math.min(bytes.byteLength - from, this.#piece.byteLength - this.#held);
-      this.#piece.set(bytes.subarray(from, from + count), this.#held);
+      const count = Math.min(bytes.byteLength - from, piece.byteLength - this.#held);
+      piece.set(bytes.subarray(from, from + count), this.#held);
       from += count;
       this.#held += count;
       this.#at += count;
-      if (this.#held === this.#piece.byteLength || this.#at === this.#total) this.#flush();
+      if (this.#held === piece.byteLength || this.#at === this.#total) this.#flush(piece.subarray(0, this.#held));
     }
+    if (this.#at === this.#total) this.#piece = null;
   }
 
-  #flush(): void {
-    const bytes = this.#piece.subarray(0, this.#held), start = this.#at - this.#held, item = itemBytes(this.constant);
+  #flush(bytes: Uint8Array<ArrayBuffer>): void {
+    const start = this.#at - this.#held, item = TYPES[this.constant.dtype].BYTES_PER_ELEMENT;
     this.#held = 0;
-    for (const t of this.targets) {
-      if (t.whole) {
-        t.whole.set(bytes, start);
-        if (this.#at === this.#total) this.#scatter(t);
-        continue;
-      }
-      const values = this.#stored(new TYPES[this.constant.dtype](bytes.buffer, 0, bytes.byteLength / item), t);
-      const written = bytesOf(values), to = t.constant.dtype === t.size.dtype ? start : (start / item) * values.BYTES_PER_ELEMENT;
-      write(this.device, t.buffer, to, written);
+    for (const { size, buffer } of this.targets) {
+      const values = new TYPES[this.constant.dtype](bytes.buffer, 0, bytes.byteLength / item);
+      const stored = convert(values, this.constant.dtype, size.dtype);
+      if (!stored) throw new DeviceError("has values that this device cannot hold", `constant ${this.constant.name}`, 'Use device: "wasm"');
+      write(this.device, { buffer, offset: (start / item) * stored.BYTES_PER_ELEMENT }, bytesOf(stored));
     }
-  }
-
-  #scatter(t: Target): void {
-    const values = this.#stored(new TYPES[this.constant.dtype](t.whole!.buffer, 0, elements(this.constant.shape)), t);
-    const stored = new TYPES[t.size.dtype](Math.ceil(t.size.bytes / values.BYTES_PER_ELEMENT));
-    walk(t.size, (i, k) => void (stored[k] = values[i]!));
-    write(this.device, t.buffer, 0, bytesOf(stored));
-  }
-
-  #stored(values: Parameters<typeof convert>[0], t: Target): Parameters<typeof convert>[0] {
-    const stored = convert(values, this.constant.dtype, t.size.dtype);
-    if (stored) return stored;
-    throw new DeviceError("has values that this device cannot hold", `constant ${this.constant.name}`, 'Use device: "wasm"');
   }
 
   end(): void {
     if (this.#at !== this.#total) throw new BundleError("has fewer bytes than its shape says", `constant ${this.constant.name}`);
-  }
-}
-
-function write(device: GPUDevice, buffer: GPUBuffer, offset: number, bytes: Uint8Array<ArrayBuffer>): void {
-  const even = bytes.byteLength & ~3;
-  if (even) device.queue.writeBuffer(buffer, offset, bytes, 0, even);
-  if (even < bytes.byteLength) {
-    const last = new Uint8Array(4);
-    last.set(bytes.subarray(even));
-    device.queue.writeBuffer(buffer, offset + even, last);
   }
 }
