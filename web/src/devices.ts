@@ -3,6 +3,7 @@
 import type { Manifest, Variant } from "./bundle/format.js";
 import type { OpenEngine } from "./engine.js";
 import { adapterName, isCpuAdapter, requestAdapter } from "./webgpu/gpu.js";
+import { openWasm, wasmLacks } from "./wasm/engine.js";
 import { openWebGpu, webgpuLacks } from "./webgpu/engine.js";
 
 export type Entry = Manifest["variants"][number];
@@ -18,6 +19,7 @@ export interface Device {
 
 export const DEVICES: readonly Device[] = [
   { kind: "webgpu", takes: (v) => v.backend === "webgpu", lacks: webgpuLacks, open: openWebGpu },
+  { kind: "wasm", takes: (v) => v.backend === "c" && v.deviceClass === "wasm-simd", lacks: wasmLacks, open: openWasm },
 ];
 
 /** The more a class presumes of a device, the earlier it is tried; others follow in the order of the plan. */
