@@ -1,9 +1,9 @@
-// node build.mjs          dist/: index.js (and the worker of the WebAssembly device), minified, with types
+// node build.mjs          dist/: index.js, minified, with types
 // node build.mjs --size   the same, and fails where the JavaScript is larger than the package promises
 // node build.mjs --tests  build/: the unit tests, for node --test
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -20,7 +20,6 @@ const common = { bundle: true, format: "esm", target: "es2022", charset: "utf8",
 async function library() {
   const made = `dist.${process.pid}`; // takes the place of dist/ when all of it is there
   const entryPoints = [{ in: "src/index.ts", out: "index" }];
-  if (existsSync("src/wasm/worker.ts")) entryPoints.push({ in: "src/wasm/worker.ts", out: "worker" });
   try {
     const { outputFiles } = await build({ ...common, entryPoints, outdir: made, platform: "browser", minify: true, legalComments: "none", write: false });
     mkdirSync(made);

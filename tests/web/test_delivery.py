@@ -140,7 +140,9 @@ def test_a_new_version_replaces_the_old(page, site, tmp_path):
 def test_a_cut_connection_goes_on_where_it_was(page, site, made):
     site.faults.cut_after, site.faults.cuts = 500_000, 3
     report = good(load(page, "/b/two.tang"))
-    ranges = [r.range for r in site.requests() if r.range and r.range.startswith("bytes=") and not r.range.startswith("bytes=-")]
+    ranges = [
+        r.range for r in site.requests() if r.range and r.range.startswith("bytes=") and not r.range.startswith("bytes=-")
+    ]
     starts = sorted(int(r[6:].split("-")[0]) for r in ranges)
     assert len(starts) > 3, ranges
     assert site.sent() < made["two"].stat().st_size * 1.2, "nothing is fetched twice but what was on its way"
@@ -273,7 +275,9 @@ def test_heap_stays_small_for_a_large_model(context, page, site):
         return int(found["usedSize"] + found.get("backingStorageSize", 0))
 
     baseline = most = used()
-    page.evaluate(f"() => {{ globalThis.outcome = ({LOAD})(['/b/large.tang', {{}}]); outcome.then((o) => (globalThis.ended = o)); }}")
+    page.evaluate(
+        f"() => {{ globalThis.outcome = ({LOAD})(['/b/large.tang', {{}}]); outcome.then((o) => (globalThis.ended = o)); }}"
+    )
     until = time.monotonic() + 60
     while not page.evaluate("!!globalThis.ended"):
         most = max(most, used())
