@@ -38,6 +38,19 @@ def close(got, want):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+def running_mean():
+    """y = x + the sum of the first elements so far; its arena is too large to be reserved from the start."""
+    b = Builder("mean")
+    n = b.dim("n", 1, 40_000_000)
+    x = b.input("x", dtype.f32, [n])
+    b.input("seen", dtype.f32, [1])
+    b.bind("seen_out", [1], lambda i: b.read("seen", [i]) + b.read(x, [0]))
+    b.bind("y", [n], lambda i: b.read(x, [i]) + b.read("seen_out", [0]))
+    b.output("y")
+    b.output("seen_out")
+    return b.build()
+
+
 def encoded(xs):
     return [webkit.encoded({"x": x}) for x in xs]
 
@@ -157,15 +170,7 @@ def test_a_first_run_whose_device_goes_is_repeated(kit, leaky):
 
 def test_other_sizes_take_the_state_along(kit, tmp_path):
     """A state without the dimension survives a change of size, and growth of the arena."""
-    b = Builder("mean")
-    n = b.dim("n", 1, 40_000_000)
-    x = b.input("x", dtype.f32, [n])
-    b.input("seen", dtype.f32, [1])
-    b.bind("seen_out", [1], lambda i: b.read("seen", [i]) + b.read(x, [0]))
-    b.bind("y", [n], lambda i: b.read(x, [i]) + b.read("seen_out", [0]))
-    b.output("y")
-    b.output("seen_out")
-    compiler.pack_program(b.build(), tmp_path / "m.tang", targets=("webgpu",))
+    compiler.pack_program(running_mean(), tmp_path / "m.tang", targets=("webgpu",))
     compiler.pack_program(test_states.leaky(rows=True), tmp_path / "r.tang", targets=("webgpu",))
     sizes = (3, 3, 150_000, 2, 1_000_000, 3)
     found = kit.perform(
@@ -189,6 +194,45 @@ def test_other_sizes_take_the_state_along(kit, tmp_path):
     )
     assert found["made"] == [[n, k + 2, k + 2] for k, n in enumerate(sizes)]
     assert found["refused"]["name"] == "InputError" and found["count"] == 1 and found["shape"] == [5, 4]
+
+
+def test_memory_that_cannot_grow_leaves_the_state_as_it_was(kit, tmp_path):
+    """The browser reports the lack of memory after the fact; calls that were built on it fail too, and the state stays."""
+    compiler.pack_program(running_mean(), tmp_path / "m.tang", targets=("webgpu",))
+    found = kit.perform(
+        """async (tang, url) => {
+          const model = await tang.open(url), P = GPUDevice.prototype, pop = P.popErrorScope, made = [];
+          const run = async (n) => {
+            const { y } = await model.run({ x: { dtype: "f32", shape: [n], data: new Float32Array(n).fill(1) } });
+            return [n, y.data[0], y.data.at(-1)];
+          };
+          const short = (times) => {
+            let left = times;
+            P.popErrorScope = function () {
+              const found = pop.call(this);
+              return left-- > 0 ? found.then(() => new GPUOutOfMemoryError("simulated")) : found;
+            };
+          };
+          short(1);
+          const errors = [await tang.failure(run(3))];
+          P.popErrorScope = pop;
+          made.push(await run(3));
+          short(1);
+          errors.push(await tang.failure(run(500_000)));
+          P.popErrorScope = pop;
+          made.push(await run(3), await run(500_000));
+          short(1);
+          errors.push(...(await Promise.all([tang.failure(run(900_000)), tang.failure(run(3))])));
+          P.popErrorScope = pop;
+          made.push(await run(4));
+          model.dispose();
+          return { errors, made };
+        }""",
+        kit.put(tmp_path / "m.tang"),
+    )
+    assert [e["name"] for e in found["errors"]] == ["OutOfMemory"] * 3 + ["DeviceError"]
+    assert "begins anew" in found["errors"][3]["message"]
+    assert found["made"] == [[3, 2, 2], [3, 3, 3], [500_000, 4, 4], [4, 2, 2]]
 
 
 def test_a_size_that_the_run_computes(kit, tmp_path):

@@ -133,7 +133,7 @@ export class Session {
   async #carryOut(turn: Turn): Promise<Map<string, Tensor>> {
     const made = await this.#persist((memory) => memory.run(turn.call), () => this.#afterLoss(turn));
     if (!turn.depends || (await turn.earlier)) return made;
-    throw new DeviceError("an earlier run of this session failed, and with it the state that this one was to go on from",
+    throw new DeviceError("an earlier run of this session failed, and with it the state that this one was to go on from, which begins anew",
       this.#host.engine.adapter, BEGIN_ANEW);
   }
 
