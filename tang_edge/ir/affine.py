@@ -102,11 +102,13 @@ def atoms(e: Expr) -> frozenset[Atom]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=1 << 16)
 def variables(e: Expr) -> frozenset[Var]:
     """The axis variables of e (not those inside Opaque scalars)."""
     return frozenset(a for a in atoms(e) if isinstance(a, Var))
 
 
+@lru_cache(maxsize=1 << 16)
 def dims(e: Expr) -> frozenset[Dim]:
     """The named dimensions of e."""
     return frozenset(a for a in atoms(e) if isinstance(a, Dim))

@@ -149,7 +149,8 @@ class Expr(metaclass=Interned):
     terms: tuple[tuple[Monomial, int], ...]
 
     def __add__(self, other: Expr | int) -> Expr:
-        return merge(self.terms + as_expr(other).terms)
+        o = as_expr(other)
+        return merge(self.terms + o.terms) if self.terms and o.terms else self if self.terms else o
 
     def __sub__(self, other: Expr | int) -> Expr:
         return self + as_expr(other) * -1
@@ -211,6 +212,12 @@ def _product(m: Monomial, n: Monomial) -> Monomial:
     return n if not m else m if not n else tuple(sorted(m + n, key=lambda a: a.key))
 
 
+@lru_cache(maxsize=1 << 16)
+def _rank(m: Monomial) -> tuple[str, ...]:
+    """What the canonical order goes by."""
+    return tuple([a.key for a in m])
+
+
 def merge(terms: Iterable[tuple[Monomial, int]]) -> Expr:
     """The canonical sum of (monomial, coefficient) pairs."""
     acc: dict[Monomial, int] = {}
@@ -218,7 +225,7 @@ def merge(terms: Iterable[tuple[Monomial, int]]) -> Expr:
         acc[m] = acc.get(m, 0) + c
     kept = [(m, c) for m, c in acc.items() if c]
     if len(kept) > 1:
-        kept.sort(key=lambda t: [a.key for a in t[0]])
+        kept.sort(key=lambda t: _rank(t[0]))
     return Expr(tuple(kept))
 
 
