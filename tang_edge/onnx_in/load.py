@@ -16,6 +16,7 @@ from tang_edge.onnx_in import proto as onnx
 from tang_edge.onnx_in import table
 from tang_edge.onnx_in.functions import has_body
 from tang_edge.onnx_in.order import sorted_nodes, subgraphs
+from tang_edge.onnx_in.packed import quick
 from tang_edge.onnx_in.proto import GraphProto, ModelProto, NodeProto
 
 _ = _ops  # importing it fills the operator table
@@ -51,7 +52,7 @@ def load(source: str | PathLike[str] | bytes) -> tuple[ModelProto, str | None, s
 def _parse(raw: bytes, where: str) -> ModelProto:
     model = ModelProto()
     try:
-        model.ParseFromString(raw)
+        model.ParseFromString(quick(raw))
     except _DAMAGED as e:
         raise UnsupportedModel(
             "is not an ONNX model, or is truncated", where=where, remedy="Download or export it again"
