@@ -1,7 +1,7 @@
 """The same model and options give the same bytes: whatever the hash seed, and on every Python that is here.
 
 On one machine the whole file is equal. Between Pythons (with other NumPys) plan, kernels and weights are; self-test vectors may
-round in another way where their sums come from another BLAS.
+round in another way where their sums come from another BLAS. tests/web/test_compiler.py compares with Python under WebAssembly.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tang_edge import vectors
+from tang_edge.onnx_in import DimRange, import_model
+from tang_edge.rewrite.pipeline import optimize
+
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = """
 import json, sys
@@ -28,7 +32,6 @@ options = {"dims": {"n": DimRange(1, 64)}, "remember": False}
 pack(sys.argv[1], sys.argv[2], targets=("laptop", "browser"), golden="golden" in sys.argv, **options)
 with open_bundle(sys.argv[2]) as bundle:
     plan = json.loads(bytes(bundle.member("plan.json")))
-    del plan["golden"]
     files = {name: bundle.manifest.files[name][0] for name in bundle.names if not name.startswith(("golden/", "plan.json"))}
     print(json.dumps([plan, files]))
 """
@@ -118,3 +121,22 @@ def test_the_same_plan_kernels_and_weights_on_other_pythons(model, tmp_path):
     for python in others:
         plan, files = pack(python, 3, model, tmp_path / "theirs.tang")
         assert plan == mine[0] and files == mine[1], python
+
+
+def test_the_tolerance_is_the_same_in_another_order_of_sums(model, monkeypatch):
+    """It stands in the plan, and no two machines' BLAS sum alike: outputs differ in their last bits, the tolerance does not."""
+    source = import_model(model, dim_ranges={"n": DimRange(1, 64)}).program
+    program = optimize(source)
+    one = vectors.golden_vectors(source, program)
+    product = np.matmul
+    monkeypatch.setattr(np, "matmul", lambda a, b: product(a[..., ::-1], b[..., ::-1, :]))
+    other = vectors.golden_vectors(source, program)
+    assert any(not np.array_equal(v, other.arrays[k]) for k, v in one.arrays.items() if k.startswith("step/")), "no sum moved"
+    assert (one.rtol, one.atol) == (other.rtol, other.atol)
+
+
+def test_powers_of_two_are_exact():
+    for k in range(-60, 8):
+        assert vectors.power_above(2.0**k) == 2.0**k
+        assert vectors.power_above(np.nextafter(2.0**k, 9e9)) == 2.0 ** (k + 1)
+        assert vectors.power_above(np.nextafter(2.0**k, 0)) == 2.0**k
