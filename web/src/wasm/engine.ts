@@ -117,7 +117,7 @@ export class WasmEngine implements Engine {
   }
 
   #link(): Link {
-    const link = new Link(this.adapter);
+    const link = new Link(this.adapter, this.threads === 1);
     link.onGone = (why) => this.#gone(link, why);
     this.#links.push(link);
     return link;

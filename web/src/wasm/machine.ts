@@ -23,11 +23,15 @@ export interface Request {
   readonly ops?: readonly Op[];
   /** The pool that this worker serves from now on: it takes no further requests. */
   readonly join?: number;
+  /** Give the whole memory away: the machine goes on elsewhere. */
+  readonly leave?: true;
 }
 
 export interface Answer {
   readonly id: number;
   readonly results: readonly (number | ArrayBuffer)[];
+  /** Milliseconds in tang_run, where it was called. */
+  readonly ran?: number;
   /** "memory": there was not enough; "trap": the instance is of no use any more; "code": what tang_run returned. */
   readonly failure?: { readonly kind: "memory" | "trap" | "code" | "other"; readonly text: string };
 }
@@ -36,7 +40,7 @@ type Exports = Record<string, ((...args: number[]) => number) & { value: number 
 
 /** Its text becomes the worker's, so it mentions nothing of what is around it. */
 export function machine(answer: (a: Answer, transfer: ArrayBuffer[]) => void): (request: Request) => void {
-  let code: Exports, memory: WebAssembly.Memory, doing = "open";
+  let code: Exports, memory: WebAssembly.Memory, doing = "open", ran: number | undefined;
   const kept: Uint8Array[] = [];
 
   function carryOut(op: Op, results: (number | ArrayBuffer)[]): void {
@@ -53,7 +57,8 @@ export function machine(answer: (a: Answer, transfer: ArrayBuffer[]) => void): (
     else if (op[0] === "read") results.push(bytes.slice(at, at + size).buffer);
     else if (op[0] === "pool") results.push(code.tang_pool_new!(at) >>> 0);
     else {
-      const failed = op[0] === "run" ? code.tang_run!(at) : code.tang_sizes!(at, size);
+      const start = performance.now(), failed = op[0] === "run" ? code.tang_run!(at) : code.tang_sizes!(at, size);
+      if (op[0] === "run") ran = (ran ?? 0) + performance.now() - start;
       doing = "code";
       if (failed) throw failed;
     }
@@ -76,11 +81,13 @@ export function machine(answer: (a: Answer, transfer: ArrayBuffer[]) => void): (
 
   return (request) => {
     const results: (number | ArrayBuffer)[] = [], { id } = request;
+    ran = undefined;
     try {
       if (request.join) return join(request.join);
       if (request.open) results.push(...open(request.open.module, request.open.memory, request.open.stack));
       for (const op of request.ops || []) carryOut(op, results);
-      answer({ id, results }, results.filter((r): r is ArrayBuffer => typeof r === "object"));
+      if (request.leave) results.push(memory.buffer.slice(0));
+      answer({ id, results, ran: ran! }, results.filter((r): r is ArrayBuffer => typeof r === "object"));
     } catch (error) {
       kept.length = 0;
       const kind = doing === "run" ? "trap" : doing === "code" ? "code" : error instanceof RangeError ? "memory" : "other";
