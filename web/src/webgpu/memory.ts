@@ -36,6 +36,8 @@ export class GpuMemory implements Memory {
   readonly #sizes = new Map<string, Ready>();
   readonly #branching: boolean;
   #growths = 0;
+  /** The verdict on growth that is not known yet: all that is made meanwhile stands on it. */
+  #growing: Failed = Promise.resolve(null);
   /** The sizes of the last whole call, which left the states in its inputs. */
   #home: DimValues | null = null;
   #tail: Promise<unknown> = Promise.resolve();
@@ -134,9 +136,8 @@ export class GpuMemory implements Memory {
     const space = region(variant.slots, dims, variant.id);
     checkSlots(variant, dims, space, region(variant.packedSlots, new Map(), variant.id));
     const whole = this.lean || this.#arena.bytes > 0 ? null : reserved(plan, variant);
-    let failed: Failed = Promise.resolve(null);
     for (const room of whole ? [whole, space] : [space]) {
-      const before = failed, made = guarded(this.#device, `${variant.id}: arena of ${room.total} bytes`, () => {
+      const made = guarded(this.#device, `${variant.id}: arena of ${room.total} bytes`, () => {
         const growth = this.#arena.fit(room);
         if (growth && growth.moved.length > 0) {
           const encoder = this.#device.createCommandEncoder();
@@ -145,16 +146,18 @@ export class GpuMemory implements Memory {
         }
         return growth;
       });
-      if (made.value) failed = this.#grown(made.value, made.failed, before);
+      if (made.value) this.#grown(made.value, made.failed);
     }
-    return [this.#arena.places(space), failed];
+    return [this.#arena.places(space), this.#growing];
   }
 
-  #grown(growth: { commit(): void; revert(): void }, failed: Failed, before: Failed): Failed {
+  #grown(growth: { commit(): void; revert(): void }, failed: Failed): void {
     this.#forget(); // bound to buffers that are gone
     this.#growths++;
-    return failed.then(async (error) => {
+    const before = this.#growing;
+    this.#growing = failed.then(async (error) => {
       const alone = --this.#growths === 0;
+      if (alone) this.#growing = Promise.resolve(null);
       if (!error) growth.commit();
       else {
         this.#forget();
