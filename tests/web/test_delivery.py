@@ -151,8 +151,12 @@ def test_a_cut_connection_goes_on_where_it_was(page, site, made):
 
 def test_a_closed_page_goes_on_at_the_chunk(context, page, site, made):
     page.evaluate(
-        """() => { globalThis.far = 0; import("/dist/index.js").then(({ load }) => load("/b/large.tang", {
-          device: "webgpu", verify: "off", onProgress: (p) => { if (p.stage === "weights") globalThis.far = p.done; } })).catch(() => {}); }"""
+        """() => {
+          globalThis.far = 0;
+          const onProgress = (p) => { if (p.stage === "weights") globalThis.far = p.done; };
+          const options = { device: "webgpu", verify: "off", onProgress };
+          import("/dist/index.js").then(({ load }) => load("/b/large.tang", options)).catch(() => {});
+        }"""
     )
     site.faults.bytes_per_second = 40 * MIB
     page.wait_for_function(f"globalThis.far > {50 * MIB}")
@@ -292,7 +296,10 @@ def test_in_a_worker(page, site):
     site.put("/worker.js", f"onmessage = async ({{ data }}) => postMessage(await ({LOAD})(data));", "text/javascript")
     start = """async (argument) => {
       const worker = new Worker("/worker.js", { type: "module" });
-      const answer = new Promise((done, failed) => { worker.onmessage = (e) => done(e.data); worker.onerror = (e) => failed(e.message); });
+      const answer = new Promise((done, failed) => {
+        worker.onmessage = (e) => done(e.data);
+        worker.onerror = (e) => failed(e.message);
+      });
       worker.postMessage(argument);
       return answer.finally(() => worker.terminate());
     }"""
@@ -304,9 +311,13 @@ def test_in_a_worker(page, site):
 ABORT = """async (url) => {
   const { load } = await import("/dist/index.js");
   const controller = new AbortController(), stages = [];
-  const onProgress = (p) => { stages.push(p.stage); if (p.stage === "weights" && p.done > 500000) controller.abort(); };
-  const outcome = await load(url, { device: "webgpu", verify: "off", signal: controller.signal, onProgress }).then(() => "loaded", (e) => e.name);
-  const early = await load(url, { signal: AbortSignal.abort() }).then(() => "loaded", (e) => e.name);
+  const ended = (loading) => loading.then(() => "loaded", (e) => e.name);
+  const onProgress = (p) => {
+    stages.push(p.stage);
+    if (p.stage === "weights" && p.done > 500000) controller.abort();
+  };
+  const outcome = await ended(load(url, { device: "webgpu", verify: "off", signal: controller.signal, onProgress }));
+  const early = await ended(load(url, { signal: AbortSignal.abort() }));
   return [outcome, early, stages.includes("ready")];
 }"""
 

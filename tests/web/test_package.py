@@ -12,14 +12,14 @@ from pathlib import Path
 import bundles
 import pytest
 
-from server import Server
-
 pytestmark = pytest.mark.device
 
 VITE = "5.4.21"
 QUIET = ["--no-audit", "--no-fund", "--loglevel=error"]
 WEB = Path(__file__).resolve().parents[2] / "web"
 README = WEB / "README.md"
+PAGE = "<!doctype html><meta charset=utf-8><link rel=icon href=data:,>"
+STRICT = {"strict": True, "target": "ES2022", "module": "ESNext", "moduleResolution": "Bundler", "noEmit": True}
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +84,11 @@ def test_the_readmes_example_in_a_plain_script(page, server, packed, model, tmp_
     check(page, lines)
 
 
-def test_a_fresh_vite_project(page, packed, model, tmp_path, server: Server):
+def test_a_fresh_vite_project(page, packed, model, tmp_path, server):
     npm = shutil.which("npm")
     (tmp_path / "package.json").write_text(json.dumps({"name": "app", "private": True, "type": "module"}))
     subprocess.run([npm, "install", *QUIET, str(packed), f"vite@{VITE}", "typescript@5.9.3"], cwd=tmp_path, check=True)
-    (tmp_path / "index.html").write_text("<!doctype html><link rel=icon href=data:,><script type=module src=/main.ts></script>")
+    (tmp_path / "index.html").write_text(f"{PAGE}<script type=module src=/main.ts></script>")
     (tmp_path / "main.ts").write_text("declare global { interface Window { ended: boolean; failed: string } }\n" + example())
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "model.tang").write_bytes(model)

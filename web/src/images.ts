@@ -42,7 +42,8 @@ function axesOf(port: PlanPort, where: string): Axes {
   const channels = (e: Expr | undefined): e is 1 | 3 | 4 => e === 1 || e === 3 || e === 4;
   const first = at(rank - 3), last = at(rank - 1);
   if (rank >= 3 && (port.dtype === "f32" || port.dtype === "u8")) {
-    if (channels(first)) return { channel: rank - 3, height: rank - 2, width: rank - 1, channels: first };
+    // three in front or behind are colours rather than a height or a width
+    if (channels(first) && (first === 3 || last !== 3)) return { channel: rank - 3, height: rank - 2, width: rank - 1, channels: first };
     if (channels(last)) return { channel: rank - 1, height: rank - 3, width: rank - 2, channels: last };
   }
   const shape = port.shape.map(show).join(", ");
