@@ -49,11 +49,14 @@ def needs_server() -> Iterator[None]:
 def application(folder: Path, isolate: bool) -> Any:
     """The ASGI application. Raises InputError when the extra `serve` is missing."""
     with needs_server():
+        from starlette.applications import Starlette
+        from starlette.routing import Mount
         from starlette.staticfiles import StaticFiles
     for suffix, kind in TYPES.items():
         # the system's own table may say otherwise
         mimetypes.add_type(kind, suffix)
-    return _with_headers(StaticFiles(directory=folder, html=True), ISOLATED if isolate else PLAIN)
+    files = Starlette(routes=[Mount("/", StaticFiles(directory=folder, html=True))])
+    return _with_headers(files, ISOLATED if isolate else PLAIN)
 
 
 def _with_headers(inner: Any, headers: dict[bytes, bytes]) -> Any:

@@ -72,7 +72,7 @@ function show(results: Results): void {
     s.label, ms(s.steady), ms(s.cold), s.bytes.runtime ? bytes(s.bytes.runtime) : "had it", bytes(s.bytes.model), Number.isFinite(s.heap) ? bytes(Math.max(0, s.heap)) : "not told", s.where,
   ]);
   byId("figures", HTMLElement).replaceChildren(table(`${results.model}, ${Object.entries(results.shapes).map(([n, x]) => `${n} [${x.join(", ")}]`).join(", ")}, ${results.rounds} rounds`,
-    ["side", "one run", "first answer", "runtime", "model", "heap", "where"], rows));
+    ["side", "one run", "first answer", "runtime", "model", "heap", "where"], rows, ["where"]));
   byId("bench-caption", HTMLElement).textContent = `Answers were compared with ${results.reference}. Bytes as fetched; heap: growth of the JavaScript heap until the first answer. ${results.browser}`;
 }
 
@@ -85,7 +85,7 @@ function verdict(sides: readonly SideResult[]): HTMLElement {
     const [own, peer] = [by.get(`tang-${id}`), by.get(`ort-${id}`)];
     if (!own || !peer) return [];
     const ratio = peer.steady / own.steady;
-    return [`${name}: tang-edge takes ${ratio >= 1 ? `1 / ${ratio.toFixed(2)}` : `${(1 / ratio).toFixed(2)} times`} of the time`];
+    return [`${name}: tang-edge ${ratio >= 1 ? `is ${ratio.toFixed(2)} times as fast` : `takes ${(1 / ratio).toFixed(2)} times as long`}`];
   });
   return h("p", { class: "caption" }, lines.join(". "), lines.length ? "." : "");
 }

@@ -62,7 +62,7 @@ function tang(id: string, label: string, series: number, device: "webgpu" | "was
 interface OrtTensor { readonly data: Float32Array; readonly dims: readonly number[] }
 interface OrtSession { run(feeds: Record<string, unknown>): Promise<Record<string, OrtTensor>>; release(): Promise<void> }
 interface Ort {
-  readonly env: { wasm: { wasmPaths: string; numThreads: number; proxy: boolean }; logLevel: string };
+  readonly env: { wasm: { wasmPaths: { readonly wasm: string }; numThreads: number; proxy: boolean }; logLevel: string };
   readonly Tensor: new (type: "float32", data: Float32Array, dims: readonly number[]) => OrtTensor;
   readonly InferenceSession: { create(model: Uint8Array, options: { executionProviders: readonly string[] }): Promise<OrtSession> };
 }
@@ -78,7 +78,8 @@ function ort(id: string, label: string, series: number, provider: "wasm" | "webg
       const { onnx } = await siteModel(name);
       const [opened, all] = await counted((url) => url.startsWith(folder), async () => {
         const library = (await import(`${folder}ort.${provider}.bundle.min.mjs?threads=${threads}`)) as Ort;
-        library.env.wasm.wasmPaths = folder;
+        // the code of this bundle knows its loader; only the machine code is a file of its own
+        library.env.wasm.wasmPaths = { wasm: `${folder}ort-wasm-simd-threaded.${provider === "webgpu" ? "asyncify." : ""}wasm` };
         library.env.wasm.numThreads = threads;
         library.env.logLevel = "error";
         const model = new Uint8Array(await (await fetch(onnx)).arrayBuffer());

@@ -5,7 +5,7 @@ import { byId, errorBox, h, nextFrame } from "../lib/dom.js";
 import { bytes, median, ms, number, plural } from "../lib/format.js";
 import { table, timeline } from "../lib/charts.js";
 import { Progress } from "../lib/progress.js";
-import { wantedDevice } from "../lib/site.js";
+import { wantedDevice } from "../lib/load.js";
 import { fillRandom } from "./random.js";
 
 const RUNS = 7;
@@ -134,7 +134,7 @@ export class Runner {
         timeline(longest.map((t) => ({ label: t.name, start: t.start, duration: t.duration, series: series(t, total) })), "Time of each step")),
       h("details", {}, h("summary", {}, "As a table"),
         table("Steps, the longest first", ["step", "milliseconds", "share", "kernels"], [...steps].sort((a, b) => b.duration - a.duration).slice(0, 60)
-          .map((t) => [t.name, number(t.duration, 3), `${((100 * t.duration) / total).toFixed(1)} %`, t.kernels.join(", ")]))));
+          .map((t) => [t.name, number(t.duration, 3), `${((100 * t.duration) / total).toFixed(1)} %`, t.kernels.join(", ")]), ["kernels"])));
   }
 }
 
@@ -160,7 +160,7 @@ function summary(outputs: Outputs): HTMLElement {
     const { least, most, mean } = range(t.data);
     return [name, `${t.dtype} [${t.shape.join(", ")}]`, number(least), number(most), number(mean), Array.from(t.data.slice(0, 4) as Float32Array, (v) => number(Number(v), 3)).join(", ")];
   });
-  return table("Outputs", ["name", "type", "least", "greatest", "mean", "first values"], rows);
+  return table("Outputs", ["name", "type", "least", "greatest", "mean", "first values"], rows, ["type", "first values"]);
 }
 
 function range(data: TypedArray): { least: number; most: number; mean: number } {

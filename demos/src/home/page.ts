@@ -4,7 +4,7 @@ import { byId, errorBox, h } from "../lib/dom.js";
 import { bytes, median, ms, plural } from "../lib/format.js";
 import { Progress } from "../lib/progress.js";
 import { start } from "../lib/shell.js";
-import { loadModel } from "../lib/site.js";
+import { loadModel } from "../lib/load.js";
 import { highlight } from "../lib/highlight.js";
 import { tiles } from "./tiles.js";
 import type { Report } from "tang-edge";

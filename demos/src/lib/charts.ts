@@ -12,8 +12,9 @@ export interface Bar {
 
 /** Horizontal bars from zero. */
 export function bars(rows: readonly Bar[], label: string): SVGSVGElement {
-  const width = 640;
-  const step = 44;
+  // text keeps its size on a narrow screen
+  const width = Math.max(280, Math.min(480, innerWidth - 90));
+  const step = 46;
   const most = Math.max(...rows.map((r) => r.value), 1e-9);
   const chart = s("svg", { class: "chart", viewBox: `0 0 ${width} ${rows.length * step}`, role: "img", "aria-label": label });
   rows.forEach((row, i) => {
@@ -90,11 +91,12 @@ export class Spark {
   }
 }
 
-/** The table that goes with a chart. */
-export function table(caption: string, heads: readonly string[], rows: readonly (readonly string[])[]): HTMLElement {
-  const cell = (text: string, i: number): HTMLElement => (i ? h("td", { class: "n" }, text) : h("th", { scope: "row" }, text));
+/** The table that goes with a chart: names first, then figures; the columns in `words` hold text. */
+export function table(caption: string, heads: readonly string[], rows: readonly (readonly string[])[], words: readonly string[] = []): HTMLElement {
+  const kind = (i: number): string => (i === 0 ? "" : words.includes(heads[i]!) ? "words" : "n");
+  const cell = (text: string, i: number): HTMLElement => (i ? h("td", { class: kind(i) }, text) : h("th", { scope: "row" }, text));
   return h("div", { class: "table-wrap", tabindex: 0, role: "region", "aria-label": caption },
     h("table", {}, h("caption", {}, caption),
-      h("thead", {}, h("tr", {}, ...heads.map((t, i) => h("th", { scope: "col", class: i ? "n" : null }, t)))),
+      h("thead", {}, h("tr", {}, ...heads.map((t, i) => h("th", { scope: "col", class: kind(i) || null }, t)))),
       h("tbody", {}, ...rows.map((r) => h("tr", {}, ...r.map(cell))))));
 }

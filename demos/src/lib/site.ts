@@ -1,7 +1,5 @@
 /** What this copy of the site holds: `site.json`, written by `tang-edge demo`. */
 
-import { load, type LoadOptions, type Model } from "tang-edge";
-
 export interface SiteModel {
   readonly title: string;
   readonly bundle: string;
@@ -38,15 +36,4 @@ export async function siteModel(name: string): Promise<SiteModel> {
   const found = models[name];
   if (!found) throw new Error(`The model ${name} is not in this copy of the site. ${missing[name] ?? ""}`);
   return found;
-}
-
-/** Load a bundle of the site; `?device=` of the page's address overrides the choice. */
-export async function loadModel(name: string, options: LoadOptions = {}): Promise<Model> {
-  const { bundle } = await siteModel(name);
-  return load(new URL(bundle, document.baseURI).href, { device: wantedDevice(), ...options });
-}
-
-export function wantedDevice(): "auto" | "webgpu" | "wasm" {
-  const asked_ = new URLSearchParams(location.search).get("device");
-  return asked_ === "webgpu" || asked_ === "wasm" ? asked_ : "auto";
 }

@@ -1,7 +1,7 @@
 /** The three networks in a chain: where is text, is it upside down, what does it say. */
 
 import type { LoadOptions, Model, Tensor } from "tang-edge";
-import { loadModel } from "../lib/site.js";
+import { loadModel } from "../lib/load.js";
 import { findBoxes, inReadingOrder } from "./boxes.js";
 import { decode, type Text } from "./ctc.js";
 import { scaled, type Box } from "./geometry.js";

@@ -3,7 +3,7 @@
 import type { Model } from "tang-edge";
 import { byId, errorBox, h } from "../lib/dom.js";
 import { ms } from "../lib/format.js";
-import { loadModel } from "../lib/site.js";
+import { loadModel } from "../lib/load.js";
 import { readGeometry, rods, type Geometry, type Pose } from "./head.js";
 import { HeadView } from "./head-view.js";
 import { turnable } from "./walk.js";

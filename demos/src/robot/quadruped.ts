@@ -37,6 +37,23 @@ export function leg(index: number, [a, b, c]: Vec): Leg {
   return { hip, shoulder: at(0, 0), knee: at(kx, kz), foot: at(kx - BONE * Math.sin(b + c), kz - BONE * Math.cos(b + c)) };
 }
 
+/** What a robot's driver does around the policy: trims the command by the integral of the error of the smoothed velocity. */
+export class Trim {
+  private measured: Vec = [0, 0, 0];
+  private trim: Vec = [0, 0, 0];
+  private static readonly gain: Vec = [1.5, 1.5, 2];
+  private static readonly limit: Vec = [0.4, 0.3, 0.6];
+  private static readonly smooth = 0.3;
+
+  apply(command: Vec, measured: Vec): Vec {
+    const share = TICK / (Trim.smooth + TICK);
+    this.measured = add(this.measured, times(sub(measured, this.measured), share));
+    const error = sub(command, this.measured);
+    this.trim = this.trim.map((t, i) => Math.max(-Trim.limit[i]!, Math.min(Trim.limit[i]!, t + Trim.gain[i]! * error[i]! * TICK))) as unknown as Vec;
+    return add(command, this.trim);
+  }
+}
+
 export class Quadruped {
   position: Vec = [0, 0, 0.33];
   attitude: Mat = IDENTITY;
@@ -81,9 +98,12 @@ export class Quadruped {
     return this.attitude[2][2] < 0.35 || !Number.isFinite(this.position[2]);
   }
 
-  /** Velocity in the trunk's frame. */
-  get speed(): Vec {
-    return unapply(this.attitude, this.velocity);
+  /** Forward and left along the ground in the direction that it faces, and how fast it turns. */
+  get motion(): Vec {
+    const heading = Math.atan2(this.attitude[1][0], this.attitude[0][0]);
+    const [c, s] = [Math.cos(heading), Math.sin(heading)];
+    const [vx, vy] = this.velocity;
+    return [c * vx + s * vy, c * vy - s * vx, apply(this.attitude, this.spin)[2]];
   }
 
   legs(): Leg[] {

@@ -4,9 +4,9 @@ import type { Model } from "tang-edge";
 import { byId, errorBox, h, words } from "../lib/dom.js";
 import { median, ms } from "../lib/format.js";
 import { Spark } from "../lib/charts.js";
-import { loadModel } from "../lib/site.js";
+import { loadModel } from "../lib/load.js";
 import { Cells } from "./cells.js";
-import { Quadruped, TICK } from "./quadruped.js";
+import { Quadruped, TICK, Trim } from "./quadruped.js";
 import type { Vec } from "./space.js";
 import { WalkerView } from "./walker-view.js";
 
@@ -22,6 +22,9 @@ export class Walk {
   private readonly sees = new Cells("The 45 numbers that the policy sees", [["spin", 3], ["gravity", 3], ["command", 3], ["joint angles", 12], ["joint rates", 12], ["last actions", 12]], 3);
   private readonly says = new Cells("The 12 numbers that the policy answers", [["front right", 3], ["front left", 3], ["rear right", 3], ["rear left", 3]], 6);
   private command: Vec = [0, 0, 0];
+  private trim = new Trim();
+  /** Smoothed for the eye. */
+  private shown: Vec = [0, 0, 0];
   private paused = false;
   private ticks = 0;
   private began = 0;
@@ -73,7 +76,7 @@ export class Walk {
 
   private async tick(model: Model): Promise<void> {
     this.steer();
-    const seen = this.robot.observe(this.command);
+    const seen = this.robot.observe(this.trim.apply(this.command, this.robot.motion));
     const from = performance.now();
     const { actions } = await model.run({ obs: seen });
     const took = performance.now() - from;
@@ -81,6 +84,7 @@ export class Walk {
     this.robot.advance();
     if (this.robot.fallen) this.fresh("it fell, and starts again");
     this.ticks += 1;
+    this.shown = this.shown.map((v, i) => v + 0.04 * (this.robot.motion[i]! - v)) as unknown as Vec;
     this.spark.push(took);
     this.view.draw(this.robot);
     if (this.ticks % SHOWN === 0) this.tell(seen);
@@ -97,10 +101,9 @@ export class Walk {
     this.began = now;
     this.sees.show(seen);
     this.says.show(this.robot.actions);
-    const [vx, vy] = this.robot.speed;
     const latest = this.spark.latest;
     const facts: [string, string][] = [
-      ["Speed", `${vx.toFixed(2)} m/s`], ["Sideways", `${vy.toFixed(2)} m/s`], ["Turning", `${this.robot.spin[2].toFixed(2)} rad/s`],
+      ["Forward", `${this.shown[0].toFixed(2)} m/s`], ["Left", `${this.shown[1].toFixed(2)} m/s`], ["Turning", `${this.shown[2].toFixed(2)} rad/s`],
       ["Median answer", ms(median(latest))], ["Slowest of 150", ms(Math.max(...latest))], ["Of real time", `${Math.round(Math.min(1, this.pace) * 100)} %`],
     ];
     this.facts.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
@@ -110,6 +113,7 @@ export class Walk {
 
   private fresh(why: string): void {
     this.robot = new Quadruped();
+    this.trim = new Trim();
     this.command = [0, 0, 0];
     this.view.forget();
     byId("walk-facts", HTMLElement).dataset["why"] = why;

@@ -6,7 +6,7 @@ import { add, apply, Camera, type Seen, type Vec } from "./space.js";
 
 const [WIDTH, HEIGHT] = [800, 560] as const;
 const GRID = 0.5;
-const REACH = 3;
+const REACH = 4;
 const TRAIL = 240;
 
 // the trunk and the head as boxes: centre, half sizes
@@ -22,7 +22,7 @@ const FACES = [
 
 export class WalkerView {
   readonly element = s("svg", { class: "stage-svg", viewBox: `${-WIDTH / 2} ${-HEIGHT / 2} ${WIDTH} ${HEIGHT}`, "aria-hidden": true });
-  readonly camera = new Camera(-0.95, 0.3, 1.7, 1150);
+  readonly camera = new Camera(-0.95, 0.27, 2.7, 1850);
   private readonly grid = s("path", { class: "ground-grid" });
   private readonly trail = s("polyline", { class: "trail" });
   private readonly shadow = s("polygon", { class: "shadow" });
