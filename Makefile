@@ -3,6 +3,7 @@
 # make check   formatting, lint, types, import order, the package for browsers and its size (no device needed)
 # make bench   measure against ONNX Runtime, CPU and WebGPU (ARGS="--quick --models ppocr-cls")
 # make models  fetch the acceptance models into models/
+# make site    put the demo site into the package, so that a wheel built afterwards carries it
 # make pyodide fetch Python for the page into .cache/pyodide, with the wheel of this checkout
 # make clean   remove what these made, except models/
 #
@@ -25,7 +26,7 @@ PIP := -m pip --disable-pip-version-check -q
 # Vulkan drivers want a private folder; where a session manager gives none, one in the checkout does.
 export XDG_RUNTIME_DIR ?= $(CURDIR)/.cache/xdg
 
-.PHONY: demo test check check-web bench models pyodide clean
+.PHONY: demo site test check check-web bench models pyodide clean
 
 $(VENV)/made $(DEMO)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -56,14 +57,28 @@ check: $(VENV)/ready
 	PYTHONSAFEPATH=1 $(VENV)/bin/pytest -q tests/test_import_order.py
 	tools/system_packages.sh node npm
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
-	  else echo "npm is missing: web/ is not checked" >&2; fi
+	  else echo "npm is missing: web/ and demos/ are not checked" >&2; fi
 
 web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund
 	touch $@
 
-check-web: web/node_modules/.package-lock.json
-	cd web && npm run check && npm test
+demos/node_modules/.package-lock.json: demos/package-lock.json
+	cd demos && npm ci --no-audit --no-fund
+	touch $@
+
+# The demos take the package's types from its build.
+check-web: web/node_modules/.package-lock.json demos/node_modules/.package-lock.json
+	cd web && npm run check && npm test && npm run build
+	cd demos && npm run check && npm test
+
+# The fetching scripts go along with every wheel (pyproject.toml); pages and the compiler for the page are built here.
+site: $(VENV)/made
+	tools/system_packages.sh node npm
+	$(MAKE) --no-print-directory web/node_modules/.package-lock.json demos/node_modules/.package-lock.json
+	cd web && npm run build
+	cd demos && npm run build -- --out ../tang_edge/site/shell
+	$(VENV)/bin/python tools/build_page_wheel.py --dest tang_edge/site/page
 
 models: $(VENV)/made
 	tools/system_packages.sh npm
@@ -101,4 +116,5 @@ demo: $(DEMO)/ready
 	$(DEMO)/bin/tang-edge run .cache/$(MODEL).tang --dims $(SIZES)
 
 clean:
-	rm -rf $(VENV) $(DEMO) .peer-webgpu .cache build dist benchmarks/out web/dist web/build web/node_modules .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(DEMO) .peer-webgpu .cache build dist benchmarks/out web/dist web/build web/node_modules demos/dist demos/build \
+	  demos/node_modules tang_edge/site .mypy_cache .ruff_cache .pytest_cache

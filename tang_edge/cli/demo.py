@@ -56,10 +56,8 @@ def command(
     with console.progress(as_json) as stage:
         built = site_build.build(build or cache / "site", models or cache / "models", stage)
     for name, why in built.missing.items():
-        console.err.print(f"[yellow]left out:[/] {name}: {escape(why)}")
-    for note in built.notes:
-        console.err.print(f"[yellow]note:[/] {escape(note)}")
-    facts = {"site": str(built.site), "packed": built.made, "missing": built.missing, "notes": built.notes}
+        console.err.print(f"[yellow]left out:[/] {name}: {escape(why)}", soft_wrap=True)
+    facts = {"site": str(built.site), "packed": built.made, "missing": built.missing}
     if build is not None:
         if as_json:
             console.print_json(facts)

@@ -19,11 +19,10 @@ from tang_edge.errors import InputError
 
 @dataclass(slots=True)
 class Built:
-    """What a build made: the folder, and what is missing in it or was noted, each with its reason."""
+    """What a build made: the folder, the models that were packed, and what is missing, each with its reason."""
 
     site: Path
     missing: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
 
 
@@ -81,7 +80,8 @@ def _pack_all(site: Path, models: Path, built: Built, tell: Any) -> None:
         from tang_edge.onnx_in import DimRange
     record = site / "models" / "packed.json"
     keys = _read_keys(record)
-    version = parts.fingerprint()
+    version = f"{parts.fingerprint()} {parts.zig()}"
+    left_out: list[str] = []
     for k, model in enumerate(parts.MODELS):
         tell(model.name, k)
         source, out = models / f"{model.name}.onnx", site / "models" / f"{model.name}.tang"
@@ -94,10 +94,11 @@ def _pack_all(site: Path, models: Path, built: Built, tell: Any) -> None:
         shutil.copyfile(source, out.with_suffix(".onnx"))
         if model.name == "ppocr-rec":
             parts.write_json(site / "models" / parts.CHARACTERS, characters(source))
-        # notes on inferred sizes are of use to who packs a model of theirs, those on missing variants here
-        built.notes += [f"{model.name}: {n}" for n in report.notes if "left out" in n]
+        left_out += [n for n in report.notes if "left out" in n]
         keys[model.name] = key
         parts.write_json(record, keys)
+    if parts.zig() is None:
+        built.missing["wasm"] = left_out[0] if left_out else "the bundles hold no WebAssembly: pip install 'tang-edge[c]'"
 
 
 def _read_keys(record: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ carries both under `tang_edge/site/`. Everything is skipped that is there and ri
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import shutil
 import subprocess
@@ -142,6 +143,14 @@ def _npm(folder: Path, *arguments: str) -> None:
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
         raise DeviceError(f"npm {arguments[0]} failed: {' | '.join(said)}", where=str(folder))
+
+
+def zig() -> str | None:
+    """The version of the C compiler for WebAssembly, None where it is not installed."""
+    try:
+        return importlib.metadata.version("ziglang")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def fingerprint() -> str:

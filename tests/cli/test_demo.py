@@ -131,7 +131,7 @@ def test_a_build_packs_once_and_says_what_is_missing(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(site_parts, "find_kit", lambda: kit)
     stages: list[str] = []
     built = site_build.build(site, models, lambda what, done, total: stages.append(what))
-    assert built.made == ["toy"] and list(built.missing) == ["compiler", "ort"]
+    assert built.made == ["toy"] and {"compiler", "ort"} <= built.missing.keys()
     facts = json.loads((site / "site.json").read_text())
     assert facts["models"]["toy"]["bundle"] == "models/toy.tang" and facts["compiler"] is None
     assert facts["models"]["toy"]["bundleBytes"] == (site / "models" / "toy.tang").stat().st_size
