@@ -2,7 +2,8 @@
 
 split       a long reduction to few outputs in two passes (`split.py`), each like `vectors` or `points`
 points      one invocation an output element, lanes along the store's innermost axes
-registers   a tile of TM x TN outputs an invocation, in named registers, operands straight from memory
+registers   a tile of TM x TN outputs an invocation, in named registers, operands straight from memory; a few points and one
+            vector where every operand moves along the vectors (a depthwise convolution)
 workgroup   the same, operands staged in workgroup memory BK reduced elements at a time (GPUs; CPU drivers pay for barriers)
 """
 
@@ -50,8 +51,10 @@ def options(
     found = _tiled(bind, fold, placed, constants, limits) if fold is not None else []
     lanes = limits.lanes(4)
     if lanes > 1:
-        tag = "vectors" if found else "registers"
+        rows = _rows(bind, fold, placed, constants, limits) if fold is not None and not found else []
+        tag = "vectors" if found or rows else "registers"
         found += [(tag, s) for s in _vector_points(bind, fold, placed, constants, lanes)]
+        found += [("registers", s) for s in rows]
     axis_worth = worth(bind, fold) if fold is not None else None
     if fold is not None and axis_worth is not None:
         two = split_reduction(bind, fold, axis_worth, limits.serial_turns)
@@ -102,11 +105,11 @@ def plain(bind: Bind, placed: Mapping[str, Placed], constants: Collection[str] =
     lane_names: list[str] = []
     left = LANES
     for name in reversed(names):
-        extent = typical(n.loop(name).var.extent)
-        width = min(left, 1 << max(0, (extent - 1).bit_length()))
+        width = _width(n.loop(name).var.extent, left)
         if width > 1 and len(lane_names) < 2:
-            n = split(n, name, width, Tail.GUARD)
-            lane_names.insert(0, name + "i")
+            whole = n.loop(name).var.extent.constant == width
+            n = n if whole else split(n, name, width, Tail.GUARD)
+            lane_names.insert(0, name if whole else name + "i")
             left //= width
     return _bound(n, lane_names, [], vector)
 
@@ -155,6 +158,15 @@ def _bound(n: Nest, lanes: Sequence[str], unrolled: Sequence[str], vector: Seque
     return mark(mark(mark(n, Kind.GRID, *outer), Kind.LANE, *lanes), Kind.UNROLL, *unrolled)
 
 
+def _width(extent: Expr, most: int) -> int:
+    """Lanes along an axis: few enough that little of the last workgroup is idle."""
+    size = typical(extent)
+    if extent.constant is None:
+        return min(most, 1 << (size - 1).bit_length())
+    blocks = -(-size // most)
+    return most if blocks > 1 and blocks * most <= 1.15 * size else -(-size // blocks)
+
+
 def _pow2(n: int, most: int) -> int:
     return min(most, 1 << max(0, (max(1, n) - 1).bit_length()))
 
@@ -189,7 +201,8 @@ def _tiled(
         base = merged(nest(new, main), places, store, keep=(axis,))
         points = points_axis(base, axis, reads, store)
         tile = limits.tile if tag == "registers" else block_tile(base, axis, points, threads, limits.tile, lanes)
-        n = _tile(order_outputs(base, store), axis, points, names, threads, tile, lanes)
+        shape = lane_shape(axis, points, threads, tile, lanes)
+        n = _tile(order_outputs(base, store), axis, points, names, shape, lanes)
         if tag == "workgroup":
             staged = _staged(n, main, looped, places, limits, constants)
             if staged is None or points is None or typical(points.extent) < 8:
@@ -199,6 +212,32 @@ def _tiled(
             n = mark(split(n, names[-1], 4), Kind.UNROLL, names[-1] + "i")
         found.append((tag, Scheduled(new, prologue, (n,))))
     return found
+
+
+def _rows(
+    bind: Bind, fold: Comprehension, placed: Mapping[str, Placed], constants: Collection[str], limits: Limits
+) -> list[Scheduled]:
+    """The schedule `registers` where no operand stands still along the vectors, but one along another output axis."""
+    lanes = limits.lanes(4)
+    simple = _vector_points(bind, fold, placed, constants, lanes)
+    if not simple:
+        return []
+    new, prologue = simple[0].bind, simple[0].prologue
+    places, main = placed_with(placed, prologue), main_fold(new)
+    out = target_of(nest(new, None))
+    store = places[out.tensor].address(out.coords)
+    axis = next(a for a in reversed(new.axes) if step_of(store, a) == 1 and a.extent.constant != 1)
+    assert main is not None
+    reads = tuple(a for y in main.lifts for a in accesses(y, places, constants))
+    base = order_outputs(merged(nest(new, main), places, store, keep=(axis,)), store)
+    points = points_axis(base, axis, reads, store)
+    if points is None or all(r.moves(points) for r in reads) or axis not in {x.var for x in base.loops}:
+        return []
+    high = min(limits.tile[0], typical(points.extent))
+    wide = _width(axis.extent // lanes, LANES)
+    shape = LaneShape(wide, lanes, _width((points.extent + (high - 1)) // high, LANES // wide), high)
+    order = [v.name for v in reduced_order(main, reads)]
+    return [Scheduled(new, prologue, (_tile(base, axis, points, order, shape, lanes),))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +286,9 @@ def block_tile(n: Nest, axis: Var, points: Var | None, threads: int, least: tupl
     return least
 
 
-def _tile(
-    n: Nest, axis: Var, points: Var | None, order: Sequence[str], threads: int, tile: tuple[int, int], lanes: int
-) -> Nest:
+def _tile(n: Nest, axis: Var, points: Var | None, order: Sequence[str], shape: LaneShape, lanes: int) -> Nest:
     """Lanes and registers over the vector axis and the points axis."""
     v = axis.name
-    shape = lane_shape(axis, points, threads, tile, lanes)
     n = split(split(n, v, shape.lx * shape.tn, Tail.GUARD), v + "i", shape.lx * lanes)
     lane_names, unrolled, vector = [v + "ii"], [v + "io"], []
     if lanes > 1:
