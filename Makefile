@@ -98,7 +98,7 @@ $(PAGE_WHEEL): $(SOURCES) tools/build_page_wheel.py tools/fetch_pyodide.py tools
 
 # PYTHONSAFEPATH keeps the checkout off sys.path: what is tested is the installed wheel.
 test: check models pyodide
-	tools/system_packages.sh chromium
+	tools/system_packages.sh chromium firefox
 	PYTHONSAFEPATH=1 $(VENV)/bin/pytest $(TESTS) $(ARGS)
 
 bench: $(VENV)/ready models

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what Python packages cannot bring, where it is missing and we may: Debian and Ubuntu, as root or with sudo.
 #
-#   tools/system_packages.sh make venv cc vulkan node npm chromium vulkan-headers
+#   tools/system_packages.sh make venv cc vulkan node npm chromium firefox vulkan-headers
 #
 #   make            make
 #   venv            `python3 -m venv` with pip in it (set PYTHON for another interpreter)
@@ -10,6 +10,7 @@
 #   node            Node.js, to build the package for browsers
 #   npm             its package manager; also for the models that npm packages ship (other Node.js than Debian's brings its own)
 #   chromium        a browser for the tests of pages (set CHROMIUM for another one)
+#   firefox         another browser for some of them
 #   vulkan-headers  vulkan/vk_layer.h, to build the layer that the WebGPU peer needs on old Mesa
 #
 # On other systems, or where nothing may be installed, it says what is missing and goes on: the step that needs it
@@ -26,6 +27,7 @@ has() {
         [ -n "${CHROMIUM:-}" ] && return 0
         command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
             command -v google-chrome >/dev/null 2>&1 ;;
+    firefox) command -v firefox-esr >/dev/null 2>&1 || command -v firefox >/dev/null 2>&1 ;;
     venv) "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ;;
     cc) echo '#include <stdint.h>
               #include <pthread.h>' | "${CC:-cc}" -x c -fsyntax-only - >/dev/null 2>&1 ;;
@@ -43,6 +45,7 @@ debian_packages() {
     case $1 in
     make | npm | chromium) echo "$1" ;;
     node) echo "nodejs" ;;
+    firefox) echo "firefox-esr" ;;
     venv) echo "python3-venv" ;;
     cc) echo "gcc libc6-dev" ;;
     vulkan) echo "libvulkan1 mesa-vulkan-drivers" ;;
@@ -73,6 +76,16 @@ if [ -z "$as_root" ] || ! command -v apt-get >/dev/null 2>&1; then
     exit 0
 fi
 $as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq
+known=
+for package in $packages; do # a release may lack one of them (Ubuntu has no firefox-esr)
+    if apt-cache show "$package" >/dev/null 2>&1; then
+        known="$known $package"
+    else
+        echo "system_packages: this system has no package $package" >&2
+    fi
+done
+packages=$known
+[ -n "$packages" ] || exit 0
 known=
 for package in $packages; do
     if apt-cache show "$package" >/dev/null 2>&1; then
