@@ -59,15 +59,8 @@ def test_both_are_measured_once_and_the_faster_is_remembered(kit, both):
     first = load(kit, url, wait=True)
     # the adapter computes on the CPU: WebAssembly comes before it
     assert first["first"]["device"] == "wasm" and first["outcome"].startswith("passed")
-    assert (
-        first["first"]["considered"][-1]
-        == {
-            "device": f"wasm wasm-simd on {first['first']['adapter']}",
-            "taken": True,
-            "why": "before a WebGPU adapter that computes on the CPU",
-        }
-        or "computes on the CPU" in first["first"]["considered"][-1]["why"]
-    )
+    taken = first["first"]["considered"][-1]
+    assert taken["taken"] and "computes on the CPU" in taken["why"]
     assert set(first["measured"]) == {"webgpu", "wasm"} and min(first["measured"].values()) > 0
     again = load(kit, url)
     better = min(first["measured"], key=first["measured"].get)
@@ -105,5 +98,5 @@ def test_a_bundle_with_one_variant(kit, tmp_path):
     said = load(kit, kit.put(bundles.kit(tmp_path / "kit.tang")))["first"]
     assert said["device"] == "webgpu"
     assert {"device": "wasm", "taken": False, "why": "the bundle has no variant for it"} in said["considered"]
-    wrong = kit.perform("(tang, url) => tang.failure(tang.load(url, { device: 'gpu' }))", "/none")
-    assert wrong["name"] in ("InputError", "NetworkError")
+    wrong = kit.perform("(tang, url) => tang.failure(tang.load(url, { device: 'gpu' }))", kit.put(tmp_path / "kit.tang"))
+    assert wrong["name"] == "InputError" and '"gpu"' in wrong["message"]

@@ -140,12 +140,11 @@ def test_a_new_version_replaces_the_old(page, site, tmp_path):
 def test_a_cut_connection_goes_on_where_it_was(page, site, made):
     site.faults.cut_after, site.faults.cuts = 500_000, 3
     report = good(load(page, "/b/two.tang"))
-    ranges = [
-        r.range for r in site.requests() if r.range and r.range.startswith("bytes=") and not r.range.startswith("bytes=-")
-    ]
-    starts = sorted(int(r[6:].split("-")[0]) for r in ranges)
-    assert len(starts) > 3, ranges
-    assert site.sent() < made["two"].stat().st_size * 1.2, "nothing is fetched twice but what was on its way"
+    ranges = [r.range.removeprefix("bytes=") for r in site.requests()]
+    starts = sorted({int(r.split("-")[0]) for r in ranges if not r.startswith("-")})
+    assert len(starts) > 3, "each goes on behind the one before"
+    # what a browser holds of a connection when that is cut may be lost: half a MiB
+    assert starts[-1] - starts[0] > 500_000 and site.sent() < made["two"].stat().st_size + 3 * 500_000
     assert report["bytes"]["repaired"] == 0
 
 

@@ -52,7 +52,7 @@ export async function choose(plan: Plan, id: string, asked: DeviceName, store: S
     if (asked !== "auto") return "as asked";
     if (known) return `measured here before: ${times(known.measured)}`;
     if (kind === "webgpu") return adapter?.isCpu ? `the adapter ${adapter.name} computes on the CPU` : `the adapter ${adapter?.name ?? ""} is a GPU`;
-    return adapter?.isCpu ? "before a WebGPU adapter that computes on the CPU" : "behind WebGPU";
+    return adapter?.isCpu ? "the WebGPU adapter computes on the CPU" : "behind WebGPU";
   };
   const first = known?.device ?? (adapter?.isCpu ? "wasm" : "webgpu");
   found.sort((a, b) => Number(b.device.kind === first) - Number(a.device.kind === first)); // stable

@@ -31,8 +31,8 @@ export function rank(deviceClass: string): number {
 
 /** Why nothing here takes the variant. */
 export function stranger(entry: Pick<Entry, "backend" | "deviceClass">): string {
-  if (entry.backend === "c") return `machine code of class ${entry.deviceClass}, not for browsers; pack with --target browser`;
-  return `no device of a browser is of class ${entry.deviceClass}`;
+  if (entry.backend === "c") return `machine code of class ${entry.deviceClass}, not for browsers`;
+  return `class ${entry.deviceClass} is none of browsers`;
 }
 
 /** The WebGPU adapter in words, and whether it computes on the CPU; null where there is none. */

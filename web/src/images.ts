@@ -6,6 +6,8 @@ import { show } from "./bundle/expr.js";
 import { InputError } from "./errors.js";
 import type { ReadImage } from "./runtime/inputs.js";
 
+const TENSOR = "Pass { dtype, shape, data }";
+
 /** Where the axes of a picture are among those of a port. */
 interface Axes {
   readonly channel: number;
@@ -31,8 +33,8 @@ export function imageReader(plan: Plan): ReadImage {
       if (axis === axes.width) return size.width;
       return axis === axes.channel ? axes.channels : one(fixed?.[axis] ?? e, dims, where);
     });
-    const data = port.dtype === "f32" ? new Float32Array(size.width * size.height * axes.channels) : new Uint8Array(size.width * size.height * axes.channels);
-    arrange(pixels, data, axes, port.dtype === "f32" ? 1 / 255 : 1);
+    const float = port.dtype === "f32", data = new (float ? Float32Array : Uint8Array)(size.width * size.height * axes.channels);
+    arrange(pixels, data, axes, float ? 1 / 255 : 1);
     return { dtype: port.dtype, shape, data } satisfies Tensor;
   };
 }
@@ -47,25 +49,26 @@ function axesOf(port: PlanPort, where: string): Axes {
     if (channels(last)) return { channel: rank - 1, height: rank - 3, width: rank - 2, channels: last };
   }
   const shape = port.shape.map(show).join(", ");
-  throw new InputError(`takes no picture: it is ${port.dtype} (${shape}), a picture is f32 or u8 with 1, 3 or 4 channels before or behind height and width`, where,
-    "Pass { dtype, shape, data }");
+  throw new InputError(`takes no picture: it is ${port.dtype} (${shape}), not f32 or u8 with 1, 3 or 4 channels`, where,
+    TENSOR);
 }
 
 /** The other axes have one element. */
 function one(e: Expr, dims: ReadonlyMap<string, Dim>, where: string): number {
   const dim = typeof e === "string" ? dims.get(e) : undefined;
   if (e === 1 || (dim && dim.min <= 1 && dim.multiple === 1)) return 1;
-  throw new InputError(`takes no single picture: an axis has the size ${show(e)}`, where, "Pass { dtype, shape, data }");
+  throw new InputError(`takes no picture: an axis has the size ${show(e)}`, where, TENSOR);
 }
 
 function sizeOf(source: ImageSource, where: string): Size {
-  const s = source as Partial<Record<"videoWidth" | "videoHeight" | "naturalWidth" | "naturalHeight" | "displayWidth" | "displayHeight" | "width" | "height", number>>;
-  const width = s.videoWidth ?? s.naturalWidth ?? s.displayWidth ?? s.width, height = s.videoHeight ?? s.naturalHeight ?? s.displayHeight ?? s.height;
+  const given = source as unknown as Record<string, number | undefined>;
+  const side = (name: string): number | undefined => given[`video${name}`] ?? given[`natural${name}`] ?? given[`display${name}`] ?? given[name.toLowerCase()];
+  const width = side("Width"), height = side("Height");
   if (typeof width !== "number" || typeof height !== "number") {
-    throw new InputError("is neither an array nor a tensor nor a picture", where, "Pass a typed array, { dtype, shape, data } or a picture");
+    throw new InputError("is neither an array nor a tensor nor a picture", where, TENSOR);
   }
   if (width > 0 && height > 0) return { width, height };
-  throw new InputError("the picture has no pixels (yet)", where, "Wait until it is loaded (for a video: its event loadeddata)");
+  throw new InputError("the picture has no pixels (yet)", where, "Wait until it is loaded (a video: loadeddata)");
 }
 
 /** The size that the port takes: the picture's where it is free, its aspect kept where one side is fixed. */
@@ -75,12 +78,12 @@ function fit(port: PlanPort, axes: Axes, natural: Size, dims: ReadonlyMap<string
   const side = (e: Expr, pixels: number): number => {
     if (typeof e === "number") return e;
     const dim = typeof e === "string" ? dims.get(e) : undefined;
-    if (!dim) throw new InputError(`its size is ${show(e)}: a picture cannot tell`, where, "Pass { dtype, shape, data }");
-    const { min, max, multiple } = dim, low = Math.ceil(min / multiple), high = Math.floor(max / multiple);
-    return Math.min(high, Math.max(low, Math.round(pixels / multiple))) * multiple;
+    if (!dim) throw new InputError(`a picture cannot tell its size ${show(e)}`, where, TENSOR);
+    const { min, max, multiple } = dim;
+    return Math.min(Math.floor(max / multiple), Math.max(Math.ceil(min / multiple), Math.round(pixels / multiple))) * multiple;
   };
-  if (h === w) natural = { width: Math.max(natural.width, natural.height), height: Math.max(natural.width, natural.height) };
-  return { height: side(h, natural.height * scale), width: side(w, natural.width * scale) };
+  const { width, height } = natural, both = h === w ? Math.max(width, height) : 0; // one size for both
+  return { height: side(h, (both || height) * scale), width: side(w, (both || width) * scale) };
 }
 
 type Canvas = OffscreenCanvas | HTMLCanvasElement;
@@ -107,7 +110,7 @@ function draw(source: ImageSource, natural: Size, size: Size, channels: number, 
     target.drawImage(drawn, 0, 0, size.width, size.height);
     return target.getImageData(0, 0, size.width, size.height).data;
   } catch (error) {
-    throw new InputError(`the picture cannot be read (${String(error)})`, where, "A picture of another site needs CORS, a closed frame is gone", { cause: error });
+    throw new InputError(`the picture cannot be read (${String(error)})`, where, "One of another site needs CORS, a closed frame is gone", { cause: error });
   }
 }
 

@@ -3,8 +3,8 @@
 import type { LoadOptions, Progress, Report } from "./api.js";
 import { Bundle } from "./bundle/bundle.js";
 import type { Plan } from "./bundle/format.js";
-import { openStore, type Store } from "./bundle/store.js";
-import { choose, measure, type Candidate, type Choice } from "./choose.js";
+import { openStore } from "./bundle/store.js";
+import { choose, measure, type Candidate } from "./choose.js";
 import type { Engine } from "./engine.js";
 import { DeviceError } from "./errors.js";
 import { imageReader } from "./images.js";
@@ -21,157 +21,116 @@ export async function load(from: string | URL | Blob, options: LoadOptions = {})
   if (signal?.aborted) stop();
   signal?.addEventListener("abort", stop);
   try {
-    return await new Loader(options, loading.signal).load(from);
+    return await put(from, { ...options, signal: loading.signal });
   } finally {
     signal?.removeEventListener("abort", stop); // a model that is there does not go when the signal aborts
   }
 }
 
-class Loader {
-  #bundle!: Bundle;
-  #plan!: Plan;
-  #store!: Store;
-  #choice!: Choice;
-  #report!: LiveReport;
-  #rest: Candidate[] = [];
-  readonly #considered: { device: string; taken: boolean; why: string }[] = [];
-  readonly #milliseconds: Record<string, number> = {};
+type Options = LoadOptions & { readonly signal: AbortSignal };
 
-  constructor(private readonly options: LoadOptions, private readonly signal: AbortSignal) {}
+async function put(from: string | URL | Blob, options: Options): Promise<Model> {
+  const { cache = "auto", verify = "background", signal, dims, onProgress } = options, times: Record<string, number> = {};
+  const start = performance.now(), lap = (what: string): number => (times[what] = performance.now() - start);
+  const tell = (stage: Progress["stage"], done: number, total: number): void => onProgress?.({ stage, done, total });
+  tell("manifest", 0, 1);
+  const bundle = await Bundle.open(from, { cache, signal }), { name } = bundle.manifest;
+  lap("manifest");
+  tell("manifest", 1, 1);
+  bundle.onWeights = (done, total) => tell("weights", done, total);
+  const plan = await bundle.plan();
+  lap("plan");
+  // measurements are remembered with the bundle's members, or (for a file of the page) by themselves
+  const store = bundle.store.kind === "none" && cache !== "none" ? await openStore(cache) : bundle.store;
+  const { candidates, passed, measured, key } = await choose(plan, bundle.id, options.device ?? "auto", store);
+  const devices = new Devices(bundle, plan, options, candidates, passed), engine = await devices.first();
+  lap("device");
+  const selfTest = { outcome: "running", why: "", vectors: 0, runs: 0, worst: 0 } as const;
+  const state = () => ({ storage: bundle.storage, bytes: { ...bundle.counters }, milliseconds: { ...times } });
+  const report = new LiveReport({ model: name, selfTest, demotions: [], measured, recoveries: 0, ...devices.where(engine), ...state() });
+  const golden = (file: string): ReturnType<Bundle["tensors"]> => bundle.tensors(file);
+  const onSelfTest = (done: number, total: number): void => tell("self-test", done, total);
+  const next = (failure: DeviceError): Promise<Engine | null> => devices.next(failure, report);
+  const model = new Model({ name, plan, engine, report, golden, verify, next, readImage: imageReader(plan), onSelfTest });
+  try {
+    await unlessAborted(signal, dims && model.prepare(dims));
+    await unlessAborted(signal, verify === "before" && model.certified);
+  } catch (error) {
+    model.dispose();
+    throw error;
+  }
+  lap("load");
+  report.set(state());
+  tell("ready", 1, 1);
+  // once the model is certified, and where another device could run it too: which is faster, for the next time
+  const other = key !== null && store.kind !== "none" && bundle.size < MEASURED_BYTES && devices.other(engine);
+  void model.certified.then(async () => {
+    if (other && model.engine === engine) report.set({ measured: await measure(plan, golden, engine, () => devices.start(other), store, key) });
+  }).catch(() => {}).then(() => report.set(state())); // no measurement: the next load tries again
+  return model;
+}
 
-  async load(from: string | URL | Blob): Promise<Model> {
-    const start = performance.now();
-    this.signal.throwIfAborted();
-    this.#tell("manifest", 0, 1);
-    this.#bundle = await this.#timed("manifest", () => Bundle.open(from, { ...(this.options.cache && { cache: this.options.cache }), signal: this.signal }));
-    this.#tell("manifest", 1, 1);
-    this.#bundle.onWeights = (done, total) => this.#tell("weights", done, total);
-    this.#plan = await this.#timed("plan", () => this.#bundle.plan());
-    this.#store = await this.#memory();
-    this.#choice = await choose(this.#plan, this.#bundle.id, this.options.device ?? "auto", this.#store);
-    this.#considered.push(...this.#choice.passed);
-    this.#rest = [...this.#choice.candidates];
-    const engine = await this.#timed("device", () => this.#open(null));
-    this.#report = new LiveReport(this.#first(engine!));
-    const model = new Model(this.#parts(engine!));
-    try {
-      await this.#finish(model);
-    } catch (error) {
-      model.dispose();
-      throw error;
-    }
-    this.#milliseconds.load = performance.now() - start;
-    this.#update();
-    this.#tell("ready", 1, 1);
-    this.#measureLater(model);
-    return model;
+async function unlessAborted(signal: AbortSignal, work: unknown): Promise<void> {
+  await Promise.race([work, new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)))]);
+  signal.throwIfAborted();
+}
+
+/** The candidates, one after the other, and what became of each. */
+class Devices {
+  readonly #rest: Candidate[];
+  readonly #considered: { device: string; taken: boolean; why: string }[];
+
+  constructor(
+    private readonly bundle: Bundle, private readonly plan: Plan, private readonly options: Options,
+    candidates: readonly Candidate[], passed: Report["considered"],
+  ) {
+    this.#rest = [...candidates];
+    this.#considered = [...passed];
   }
 
-  async #finish(model: Model): Promise<void> {
-    const aborted = new Promise<never>((_, reject) => this.signal.addEventListener("abort", () => reject(this.signal.reason)));
-    aborted.catch(() => {});
-    this.signal.throwIfAborted();
-    if (this.options.dims) await Promise.race([model.prepare(this.options.dims), aborted]);
-    if (this.options.verify === "before") await Promise.race([model.certified, aborted]);
-    this.signal.throwIfAborted();
+  /** A candidate of another kind. */
+  other(engine: Engine): Candidate | undefined {
+    return this.#rest.find((c) => c.device.kind !== engine.kind);
   }
 
-  /** Where measurements are remembered: with the bundle's members, or (for a file of the page) by themselves. */
-  async #memory(): Promise<Store> {
-    const { cache = "auto" } = this.options, { store } = this.#bundle;
-    return store.kind === "none" && cache !== "none" ? openStore(cache) : store;
+  start({ device, variant }: Candidate): Promise<Engine> {
+    const { bundle, plan, options: { threads = 0, signal, onProgress } } = this;
+    const onPipeline = (done: number, total: number): void => onProgress?.({ stage: "pipelines", done, total });
+    return device.open({ plan, variant, weights: bundle, threads, signal, onPipeline });
   }
 
-  #parts(engine: Engine): ConstructorParameters<typeof Model>[0] {
-    return {
-      name: this.#bundle.manifest.name,
-      plan: this.#plan,
-      engine,
-      report: this.#report,
-      golden: (file) => this.#bundle.tensors(file),
-      verify: this.options.verify ?? "background",
-      next: (failure) => this.#open(failure),
-      readImage: imageReader(this.#plan),
-      onSelfTest: (done, total) => this.#tell("self-test", done, total),
-    };
+  async first(): Promise<Engine> {
+    const engine = await this.#open();
+    if (engine) return engine;
+    const why = this.#considered.map((c) => `${c.device}: ${c.why}`).join("; ");
+    throw new DeviceError(`no variant of the bundle runs here: ${why}`, this.bundle.manifest.name, "Pack it with --target browser");
   }
 
-  /** The next candidate that opens. `failure` is what became of the one before; null is returned where none is left after one. */
-  async #open(failure: DeviceError | null): Promise<Engine | null> {
-    let last = failure;
-    if (failure) this.#considered.push({ ...this.#considered.pop()!, taken: false, why: failure.message });
+  /** The next one after a failure of the one before; null where none is left. */
+  async next(failure: DeviceError, report: LiveReport): Promise<Engine | null> {
+    this.#considered.push({ ...this.#considered.pop()!, taken: false, why: failure.message });
+    const engine = await this.#open();
+    if (engine) report.set(this.where(engine));
+    return engine;
+  }
+
+  async #open(): Promise<Engine | null> {
     for (let candidate = this.#rest.shift(); candidate; candidate = this.#rest.shift()) {
       const device = `${candidate.device.kind} ${candidate.variant.id}`;
       try {
-        const engine = await this.#engine(candidate);
+        const engine = await this.start(candidate);
         this.#considered.push({ device: `${device} on ${engine.adapter}`, taken: true, why: candidate.why });
-        if (failure) this.#report.set(this.#where(engine));
         return engine;
       } catch (error) {
-        this.signal.throwIfAborted();
+        this.options.signal.throwIfAborted();
         if (!(error instanceof DeviceError)) throw error;
         this.#considered.push({ device, taken: false, why: error.message });
-        last = error;
       }
     }
-    if (failure) return null;
-    const why = this.#considered.map((c) => `${c.device}: ${c.why}`).join("; ");
-    throw new DeviceError(`no variant of the bundle runs here: ${why}`, this.#bundle.manifest.name, "Pack it with --target browser", last ? { cause: last } : undefined);
+    return null;
   }
 
-  #engine({ device, variant }: Candidate): Promise<Engine> {
-    return device.open({
-      plan: this.#plan,
-      variant,
-      weights: this.#bundle,
-      threads: this.options.threads ?? 0,
-      signal: this.signal,
-      onPipeline: (done, total) => this.#tell("pipelines", done, total),
-    });
-  }
-
-  #first(engine: Engine): Report {
-    const { manifest } = this.#bundle;
-    const selfTest = { outcome: "running", why: "", vectors: 0, runs: 0, worst: 0 } as const;
-    return { model: manifest.name, selfTest, demotions: [], measured: this.#choice.measured, recoveries: 0, ...this.#where(engine), ...this.#state() };
-  }
-
-  #where(engine: Engine): Pick<Report, "device" | "adapter" | "variant" | "threads" | "considered"> {
-    return { device: engine.kind, adapter: engine.adapter, variant: engine.variant.id, threads: engine.threads, considered: [...this.#considered] };
-  }
-
-  #state(): Pick<Report, "storage" | "bytes" | "milliseconds"> {
-    return { storage: this.#bundle.storage, bytes: { ...this.#bundle.counters }, milliseconds: { ...this.#milliseconds } };
-  }
-
-  #update(): void {
-    this.#report.set(this.#state());
-  }
-
-  /** Once the model is certified, and where another device could run it too: which is faster, for the next time. */
-  #measureLater(model: Model): void {
-    const { key } = this.#choice, other = this.#rest.find((c) => c.device.kind !== model.engine.kind);
-    const bytes = [...this.#bundle.manifest.files.values()].reduce((sum, f) => sum + f.bytes, 0);
-    const worth = key !== null && other && this.#store.kind !== "none" && this.#plan.golden.length > 0 && bytes < MEASURED_BYTES;
-    void model.certified.then(async () => {
-      this.#update();
-      if (!worth || model.engine.kind === other.device.kind) return;
-      const measured = await measure(this.#plan, (file) => this.#bundle.tensors(file), model.engine, () => this.#engine(other), this.#store, key);
-      this.#report.set({ measured });
-      this.#update();
-    }).catch(() => this.#update()); // no measurement: the next load tries again
-  }
-
-  async #timed<T>(what: string, work: () => Promise<T>): Promise<T> {
-    const start = performance.now();
-    try {
-      return await work();
-    } finally {
-      this.#milliseconds[what] = performance.now() - start;
-    }
-  }
-
-  #tell(stage: Progress["stage"], done: number, total: number): void {
-    this.options.onProgress?.({ stage, done, total });
+  where({ kind, adapter, variant, threads }: Engine): Pick<Report, "device" | "adapter" | "variant" | "threads" | "considered"> {
+    return { device: kind, adapter, variant: variant.id, threads, considered: [...this.#considered] };
   }
 }

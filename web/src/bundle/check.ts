@@ -24,7 +24,7 @@ export function parseJson(data: Uint8Array, where: string): unknown {
 }
 
 export function fail(why: string, path: string): never {
-  throw new BundleError(why, path, "The bundle was made by a faulty or different packer: pack it again.");
+  throw new BundleError(why, path, "Pack it again.");
 }
 
 export function integer(low = 0, high = Number.MAX_SAFE_INTEGER): Reader<number> {
@@ -32,7 +32,7 @@ export function integer(low = 0, high = Number.MAX_SAFE_INTEGER): Reader<number>
 }
 
 export const boolean: Reader<boolean> = (v, path) => (typeof v === "boolean" ? v : fail("must be true or false", path));
-export const size: Reader<number> = (v, path) => (Number.isFinite(v) && (v as number) >= 0 ? (v as number) : fail("must be a finite number, not negative", path));
+export const size: Reader<number> = (v, path) => (Number.isFinite(v) && (v as number) >= 0 ? (v as number) : fail("must be a number, not negative", path));
 export const text: Reader<string> = (v, path) => (typeof v === "string" && v.length <= MAX_TEXT ? v : fail("must be a string", path));
 export const name: Reader<string> = (v, path) => text(v, path) || fail("must not be empty", path);
 
@@ -56,7 +56,7 @@ export function expr(dims: ReadonlySet<string>): Reader<Expr> {
 
 export function list<T>(each: Reader<T>, length?: number): Reader<T[]> {
   return (v, path) => {
-    if (!Array.isArray(v) || v.length > MAX_ITEMS) return fail("must be an array of reasonable length", path);
+    if (!Array.isArray(v) || v.length > MAX_ITEMS) return fail("must be an array", path);
     if (v.length !== (length ?? v.length)) fail(`must have ${length} elements, has ${v.length}`, path);
     return v.map((item, i) => each(item, `${path}[${i}]`));
   };

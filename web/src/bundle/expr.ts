@@ -14,7 +14,7 @@ export function validate(expr: unknown, names: ReadonlySet<string>, where: strin
   let nodes = 0;
   const fail = (why: string): never => { throw new BundleError(why, where) };
   const walk = (e: unknown, depth: number): void => {
-    if (++nodes > MAX_NODES || depth > MAX_DEPTH) fail(`size expression is larger than ${MAX_NODES} nodes or ${MAX_DEPTH} levels`);
+    if (++nodes > MAX_NODES || depth > MAX_DEPTH) fail(`size expression is larger than allowed`);
     if (typeof e === "number") {
       if (!Number.isSafeInteger(e)) fail(`${e} is no integer, or beyond 2**53 - 1`);
     } else if (typeof e === "string") {
@@ -22,7 +22,7 @@ export function validate(expr: unknown, names: ReadonlySet<string>, where: strin
     } else if (!Array.isArray(e) || typeof e[0] !== "string") {
       fail("not a size expression");
     } else {
-      if (!arity(e as [string, ...unknown[]])) fail(`malformed operator '${e[0].slice(0, 20)}' in a size expression`);
+      if (!arity(e as [string, ...unknown[]])) fail(`malformed operator '${e[0].slice(0, 20)}'`);
       for (const arg of e.slice(1)) walk(arg, depth + 1);
     }
   };
@@ -40,7 +40,7 @@ export function evaluate(expr: Expr, dims: ReadonlyMap<string, number>): number 
   if (typeof expr === "number") return expr;
   if (typeof expr === "string") {
     const value = dims.get(expr);
-    if (value === undefined) throw new BundleError(`dimension '${expr}' has no value`, "size expression");
+    if (value === undefined) throw new BundleError(`'${expr}' has no value`, "size expression");
     return value;
   }
   const value = apply(expr[0], (expr.slice(1) as Expr[]).map((e) => evaluate(e, dims)));

@@ -25,12 +25,12 @@ const LIMITS: readonly (readonly [RegExp, number])[] = [
 /** Raise BundleError unless `name` is a plain relative path of ASCII parts, with no ".." in it. */
 export function checkMemberName(name: string): void {
   if (name.length > MAX_NAME || !NAME.test(name) || name.includes("..")) {
-    throw new BundleError("unsafe or malformed member name", JSON.stringify(name.slice(0, MAX_NAME)), "Do not use this file; get the bundle from its maker again.");
+    throw new BundleError("unsafe or malformed member name", JSON.stringify(name.slice(0, MAX_NAME)), "Do not use this file.");
   }
 }
 
 /** Raise BundleError where the member declares more bytes than one of its name may have. */
 export function checkMemberSize(name: string, size: number): void {
   const limit = LIMITS.find(([pattern]) => pattern.test(name))?.[1] ?? 256 * MIB;
-  if (size > limit) throw new BundleError(`member declares ${size} bytes, more than the ${limit} allowed`, name, "Do not use this file.");
+  if (size > limit) throw new BundleError(`declares ${size} bytes, more than the ${limit} allowed`, name, "Do not use this file.");
 }

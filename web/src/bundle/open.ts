@@ -28,7 +28,7 @@ export async function openSource(from: string | URL | Blob, received: (bytes: nu
   signal?.throwIfAborted();
   if (from instanceof Blob) {
     const head = await headOf(new BlobSource(from), { size: from.size, etag: null, modified: null }, signal);
-    return { head, source: new BlobSource(from), store: nowhere("the bundle is a file that the page has"), note: "" };
+    return { head, source: new BlobSource(from), store: nowhere("the bundle is a file of the page"), note: "" };
   }
   const url = new URL(from, globalThis.document?.baseURI ?? globalThis.location?.href).href, store = await openStore(cache);
   const key = HEAD + (await sha256(new TextEncoder().encode(url))), known = await unpackHead(await store.get(key));
@@ -49,20 +49,21 @@ export async function openSource(from: string | URL | Blob, received: (bytes: nu
 
 /** Is the bundle there, is it the one that is known already, and what is at its end. */
 async function ask(url: string, known: Head | null, received: (bytes: number) => void, signal?: AbortSignal): Promise<Omit<Opened, "store">> {
-  const response = await question(url, known, signal), validators = await validatorsOf(response);
-  const http = (v: Validators, whole: Blob | null = null): HttpSource => new HttpSource(url, v.size, v.etag, received, whole);
-  if (!response.body || response.status === 304 || (known && sameVersion(known, validators))) {
+  const [response, size] = await question(url, known, signal), { headers } = response;
+  const validators = { size, etag: headers.get("ETag"), modified: headers.get("Last-Modified") };
+  const http = (size: number, whole: Blob | null = null): HttpSource => new HttpSource(url, size, validators.etag, received, whole);
+  if (response.status === 304 || (known && sameVersion(known, validators))) {
     response.body?.cancel().catch(() => {});
-    return { head: known!, source: http(known!), note: "" };
+    return { head: known!, source: new HttpSource(url, known!.size, known!.etag, received), note: "" };
   }
   if (response.status === 206) {
-    const source = http(validators), tail = new Uint8Array(await response.arrayBuffer());
-    received(tail.length);
-    source.tail = tail;
-    return { head: await readHead(source, validators, tail, signal), source, note: "" };
+    const source = http(size);
+    source.tail = new Uint8Array(await response.arrayBuffer());
+    received(source.tail.length);
+    return { head: await readHead(source, validators, source.tail, signal), source, note: "" };
   }
-  const whole = await wholeOf(response, received), found = { ...validators, size: whole.size }, source = http(found, whole);
-  return { head: await headOf(source, found, signal), source, note: "the server has no ranges: it was read as a whole" };
+  const whole = await wholeOf(response, received), source = http(whole.size, whole);
+  return { head: await headOf(source, { ...validators, size: whole.size }, signal), source, note: "the server has no ranges" };
 }
 
 async function headOf(source: Source, validators: Validators, signal?: AbortSignal): Promise<Head> {
@@ -71,27 +72,19 @@ async function headOf(source: Source, validators: Validators, signal?: AbortSign
   return readHead(source, validators, tail, signal);
 }
 
-async function question(url: string, known: Validators | null, signal?: AbortSignal): Promise<Response> {
-  const headers: Record<string, string> = { Range: `bytes=-${TAIL}` };
+/** The answer to the first question, and the bytes of the file. */
+async function question(url: string, known: Validators | null, signal?: AbortSignal): Promise<[Response, number]> {
+  const length = (r: Response): number => Number(/\/(\d+)$/.exec(r.headers.get("Content-Range") ?? "")?.[1] ?? r.headers.get("Content-Length"));
+  let range = `-${TAIL}`, size = 0, conditions = {};
   if (new URL(url).origin === globalThis.location?.origin) {
-    if (known?.etag) headers["If-None-Match"] = known.etag;
-    else if (known?.modified) headers["If-Modified-Since"] = known.modified;
-    return request(url, { headers }, signal);
+    if (known) conditions = known.etag ? { "If-None-Match": known.etag } : { "If-Modified-Since": known.modified ?? "" };
+  } else {
+    // headers beyond a plain range would make a request to another origin one that its server has to allow beforehand
+    size = length(await request(url, { method: "HEAD" }, signal));
+    range = `${Math.max(0, size - TAIL)}-`;
   }
-  // headers beyond a plain range would make a request to another origin one that its server has to allow beforehand
-  const head = await request(url, { method: "HEAD" }, signal), size = Number(head.headers.get("Content-Length"));
-  if (!size) return request(url, {}, signal);
-  const response = await request(url, { headers: { Range: `bytes=${Math.max(0, size - TAIL)}-${size - 1}` } }, signal);
-  sizes.set(response, size);
-  return response;
-}
-
-/** Sizes of files whose server does not show a range's place to other origins. */
-const sizes = new WeakMap<Response, number>();
-
-async function validatorsOf(response: Response): Promise<Validators> {
-  const { headers } = response, total = /\/(\d+)$/.exec(headers.get("Content-Range") ?? "")?.[1];
-  return { size: Number(total ?? sizes.get(response) ?? headers.get("Content-Length")), etag: headers.get("ETag"), modified: headers.get("Last-Modified") };
+  const response = await request(url, { headers: { Range: `bytes=${range}`, ...conditions } }, signal);
+  return [response, size || length(response)];
 }
 
 function sameVersion(a: Validators, b: Validators): boolean {

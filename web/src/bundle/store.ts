@@ -15,109 +15,74 @@ export interface Store {
 
 const NAME = "tang-edge-1";
 
-class Opfs implements Store {
-  readonly kind = "opfs";
-  constructor(private readonly folder: FileSystemDirectoryHandle, readonly why: string) {}
-
-  static async open(why: string): Promise<Store> {
-    const root = await navigator.storage.getDirectory();
-    const store = new Opfs(await root.getDirectoryHandle(NAME, { create: true }), why);
-    // some browsers have the folder but, outside of workers, no way to write
-    if (!("createWritable" in FileSystemFileHandle.prototype)) throw new Error("it cannot be written here");
-    return store;
-  }
-
-  async get(key: string): Promise<Blob | null> {
-    try {
-      const file = await (await this.folder.getFileHandle(key)).getFile();
-      return file.size > 0 ? file : null; // empty: being written, or the page was closed while it was
-    } catch {
-      return null;
-    }
-  }
-
-  async put(key: string, data: Uint8Array | Blob): Promise<void> {
-    const file = await this.folder.getFileHandle(key, { create: true });
-    // what is written takes the file's place when it is closed, not before
-    const writable = await file.createWritable();
-    try {
-      await writable.write(data as FileSystemWriteChunkType);
-      await writable.close();
-    } catch (error) {
-      await writable.abort().catch(() => {});
-      throw error;
-    }
-  }
-
-  async remove(key: string): Promise<void> {
-    await this.folder.removeEntry(key).catch(() => {});
-  }
-
-  async keys(): Promise<string[]> {
-    const names: string[] = [];
-    for await (const name of (this.folder as unknown as { keys(): AsyncIterable<string> }).keys()) names.push(name);
-    return names;
-  }
+async function opfs(why: string): Promise<Store> {
+  const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle(NAME, { create: true });
+  // some browsers have the folder but, outside of workers, no way to write
+  if (!("createWritable" in FileSystemFileHandle.prototype)) throw new Error("cannot be written here");
+  return {
+    kind: "opfs",
+    why,
+    async get(key) {
+      try {
+        const file = await (await folder.getFileHandle(key)).getFile();
+        return file.size > 0 ? file : null; // empty: being written, or the page was closed while it was
+      } catch {
+        return null;
+      }
+    },
+    async put(key, data) {
+      // what is written takes the file's place when it is closed, not before
+      const file = await (await folder.getFileHandle(key, { create: true })).createWritable();
+      try {
+        await file.write(data as FileSystemWriteChunkType);
+        await file.close();
+      } catch (error) {
+        await file.abort().catch(() => {});
+        throw error;
+      }
+    },
+    async remove(key) {
+      await folder.removeEntry(key).catch(() => {});
+    },
+    async keys() {
+      const names: string[] = [];
+      for await (const name of (folder as unknown as { keys(): AsyncIterable<string> }).keys()) names.push(name);
+      return names;
+    },
+  };
 }
 
-class Cached implements Store {
-  readonly kind = "cache";
-  constructor(private readonly cache: Cache, readonly why: string) {}
-
-  static async open(why: string): Promise<Store> {
-    return new Cached(await caches.open(NAME), why);
-  }
-
-  #url(key: string): string {
-    return new URL(`/${NAME}/${key}`, location.href).href;
-  }
-
-  async get(key: string): Promise<Blob | null> {
-    return (await (await this.cache.match(this.#url(key)).catch(() => undefined))?.blob()) ?? null;
-  }
-
-  async put(key: string, data: Uint8Array | Blob): Promise<void> {
-    await this.cache.put(this.#url(key), new Response(data as BodyInit));
-  }
-
-  async remove(key: string): Promise<void> {
-    await this.cache.delete(this.#url(key)).catch(() => false);
-  }
-
-  async keys(): Promise<string[]> {
-    return (await this.cache.keys()).map((request) => request.url.slice(this.#url("").length));
-  }
-}
-
-class Nowhere implements Store {
-  readonly kind = "none";
-  constructor(readonly why: string) {}
-  async get(): Promise<null> { return null; }
-  async put(): Promise<void> {}
-  async remove(): Promise<void> {}
-  async keys(): Promise<string[]> { return []; }
+async function cached(why: string): Promise<Store> {
+  const cache = await caches.open(NAME), place = new URL(`/${NAME}/`, location.href).href;
+  return {
+    kind: "cache",
+    why,
+    get: async (key) => (await (await cache.match(place + key).catch(() => null))?.blob()) ?? null,
+    put: (key, data) => cache.put(place + key, new Response(data as BodyInit)),
+    remove: async (key) => void (await cache.delete(place + key).catch(() => {})),
+    keys: async () => (await cache.keys()).map((request) => request.url.slice(place.length)),
+  };
 }
 
 export function nowhere(why: string): Store {
-  return new Nowhere(why);
+  return { kind: "none", why, get: async () => null, put: async () => {}, remove: async () => {}, keys: async () => [] };
 }
 
 /** A store whose entries are read, but that takes no more. */
 export function readOnly(store: Store, why: string): Store {
-  const { get, remove, keys } = store;
-  return { kind: "none", why, put: async () => {}, get: get.bind(store), remove: remove.bind(store), keys: keys.bind(store) };
+  return { ...store, ...nowhere(why), get: store.get };
 }
 
 /** The store that was asked for; "auto" takes the best that there is. Never rejects: without storage it says why. */
 export async function openStore(asked: "auto" | "opfs" | "cache" | "none"): Promise<Store> {
   if (asked === "none") return nowhere("as asked");
   const reasons: string[] = [];
-  for (const [kind, make] of [["opfs", Opfs.open], ["cache", Cached.open]] as const) {
+  for (const [kind, make] of [["opfs", opfs], ["cache", cached]] as const) {
     if (asked !== "auto" && asked !== kind) continue;
     try {
       return await make(reasons.join("; "));
     } catch (error) {
-      reasons.push(`${kind}: ${globalThis.isSecureContext ? String(error) : "the page is no secure context (https or localhost)"}`);
+      reasons.push(`${kind}: ${globalThis.isSecureContext ? String(error) : "no secure context (https or localhost)"}`);
     }
   }
   return nowhere(reasons.join("; "));

@@ -22,8 +22,7 @@ function versioned(newest: number): Reader<number> {
   return (v, path) => {
     const [major, minor] = list(integer(0, 10_000), 2)(v, path) as [number, number];
     if (major > 1 || (major === 1 && minor > newest)) {
-      const made = "the bundle was made by a newer tang-edge";
-      throw new BundleError(`version ${major}.${minor} is newer than 1.${newest}, the newest read here: ${made}`, path, "Upgrade tang-edge.");
+      throw new BundleError(`version ${major}.${minor} is newer than 1.${newest}, the newest that is read here`, path, "Upgrade tang-edge.");
     }
     if (major < 1) throw new BundleError(`version ${major}.${minor} is no longer read`, path, "Pack it again.");
     return minor;

@@ -83,7 +83,7 @@ function buffer(value: unknown, path: string, scope: Scope): Buffer {
   if ((constant === null) === (kind === "constant")) only("constant buffers name a constant");
   if ((io === null) === (kind === "input" || kind === "output")) only("input and output buffers name a port in 'io'");
   if ((kind === "constant" || kind === "packed") && [...shape, ...strides, bytes].some((e) => namesOf(e).size > 0)) {
-    fail("a constant cannot have dynamic sizes", path);
+    fail("a constant has dynamic sizes", path);
   }
   return made;
 }
@@ -130,7 +130,7 @@ function step(value: unknown, path: string, scope: Scope, index: number, depth: 
     };
   }
   if (has("dim")) {
-    if (depth > 0) fail("a dimension is read among the steps at the top only", path);
+    if (depth > 0) fail("is not among the steps at the top", path);
     const { dim: made } = object({ dim: object({ name: oneOf(scope.ports.names), from: integers }), ...notes })(value, path);
     return { kind: "dim", index, name: made.name, buffer: made.from };
   }
@@ -161,6 +161,6 @@ function checkMeasured(path: string, made: readonly AnyStep[], ports: Ports): vo
   const measured = new Set(made.flatMap((s) => (s.kind === "dim" ? [s.name] : [])));
   for (const port of [...ports.inputs, ...ports.outputs]) {
     const found = port.shape.flatMap((e) => [...namesOf(e)]).find((n) => measured.has(n));
-    if (found !== undefined) fail(`dimension '${found}' is read during the run, but '${port.name}' has it`, path);
+    if (found !== undefined) fail(`'${found}' is read during the run, '${port.name}' has it`, path);
   }
 }

@@ -72,7 +72,7 @@ export function readDirectory(data: Uint8Array): Map<string, Entry> {
   }
   const made = directory([...entries.values()]);
   if (made.length !== data.length || made.some((v, i) => v !== data[i])) {
-    throw new BundleError("the directory at the end of the file was changed, or another program made it", "bundle", AGAIN);
+    throw new BundleError("the directory was changed", "bundle", AGAIN);
   }
   return entries;
 }
