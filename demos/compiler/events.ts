@@ -14,7 +14,10 @@ export interface PassEvent {
 }
 
 /** A kernel is made. `origin` names the model's nodes behind it. */
-export interface KernelEvent { readonly kind: "kernel"; readonly variant: string; readonly name: string; readonly origin: readonly string[]; readonly text: string }
+export interface KernelEvent {
+  readonly kind: "kernel"; readonly variant: string; readonly name: string;
+  readonly origin: readonly string[]; readonly text: string;
+}
 
 export type CompileEvent = StageEvent | PassEvent | KernelEvent;
 
@@ -43,7 +46,10 @@ export interface PackReport {
 export interface Compiled { readonly bundle: Uint8Array; readonly report: PackReport }
 
 /** An error as data. `fatal`: the interpreter cannot be used any more. */
-export interface Failure { readonly kind: string; readonly message: string; readonly where: string; readonly remedy: string; readonly detail: string; readonly fatal?: boolean }
+export interface Failure {
+  readonly kind: string; readonly message: string; readonly where: string; readonly remedy: string;
+  readonly detail: string; readonly fatal?: boolean;
+}
 
 export type Request =
   | { readonly to: "start"; readonly baseUrl: string; readonly coreUrl: string; readonly interrupt: Uint8Array | null }

@@ -18,6 +18,8 @@ export class CompileError extends TangError {
   }
 }
 
+type Stoppable = CompileOptions & { readonly signal?: AbortSignal };
+
 export interface StartOptions {
   /** The folder that `tools/fetch_pyodide.py` filled: lock file and wheels, and Pyodide unless `coreUrl` says otherwise. */
   readonly baseUrl: string;
@@ -28,7 +30,14 @@ export interface StartOptions {
   readonly onStage?: (name: string, done: number, total: number) => void;
 }
 
-interface Job { readonly onEvent: (event: CompileEvent) => void; readonly resolve: (reply: Reply) => void; readonly reject: (problem: unknown) => void }
+type OnEvent = (event: CompileEvent) => void;
+interface Job {
+  readonly onEvent: OnEvent;
+  readonly resolve: (reply: Reply) => void;
+  readonly reject: (problem: unknown) => void;
+}
+
+const nobody: OnEvent = () => undefined;
 
 /** How long Python may take to notice an interrupt before its worker is ended. */
 const PATIENCE = 2000;
@@ -41,7 +50,10 @@ export class Compiler {
   #turn: Promise<unknown> = Promise.resolve();
   private constructor(private readonly options: StartOptions) {}
 
-  /** Start Python and load the compiler; `onStage` hears how far it is. Throws CompileError (kind NetworkError) where files are missing. */
+  /**
+   * Start Python and load the compiler; `onStage` hears how far it is. Throws CompileError (kind NetworkError) where files are
+   * missing.
+   */
   static async start(options: StartOptions): Promise<Compiler> {
     const made = new Compiler(options);
     await made.#ready();
@@ -54,7 +66,7 @@ export class Compiler {
    * When `signal` aborts, Python is interrupted where the page is cross-origin isolated; elsewhere the worker is ended, and the
    * next compile starts a new one. Throws CompileError, or the signal's reason.
    */
-  compile(bytes: ArrayBuffer | Uint8Array, options: CompileOptions & { readonly signal?: AbortSignal }, onEvent: (event: CompileEvent) => void = () => undefined): Promise<Compiled> {
+  compile(bytes: ArrayBuffer | Uint8Array, options: Stoppable, onEvent = nobody): Promise<Compiled> {
     const { signal, ...rest } = options;
     return this.#inTurn(async () => {
       signal?.throwIfAborted();
@@ -99,12 +111,17 @@ export class Compiler {
   async #ready(): Promise<void> {
     if (this.#worker) return;
     const { baseUrl, coreUrl, workerUrl, onStage } = this.options;
-    const worker = new Worker(workerUrl ?? new URL("./compiler-worker.js", import.meta.url), { type: "module", name: "tang-edge compiler" });
+    const script = workerUrl ?? new URL("./compiler-worker.js", import.meta.url);
+    const worker = new Worker(script, { type: "module", name: "tang-edge compiler" });
     this.#worker = worker;
     worker.onmessage = ({ data }: MessageEvent<Reply>) => this.#take(data);
-    worker.onerror = (event) => this.#end(new CompileError({ kind: "CompilerBug", message: `the worker failed: ${event.message || "it could not be loaded"}`, where: "", remedy: "", detail: "" }));
+    worker.onerror = (event) => {
+      const message = `the worker failed: ${event.message || "it could not be loaded"}`;
+      this.#end(new CompileError({ kind: "CompilerBug", message, where: String(script), remedy: "", detail: "" }));
+    };
     this.#interrupt = globalThis.crossOriginIsolated ? new Uint8Array(new SharedArrayBuffer(1)) : null;
-    const started: Request = { to: "start", baseUrl: folder(baseUrl), coreUrl: folder(coreUrl ?? baseUrl), interrupt: this.#interrupt };
+    const [base, core] = [folder(baseUrl), folder(coreUrl ?? baseUrl)];
+    const started: Request = { to: "start", baseUrl: base, coreUrl: core, interrupt: this.#interrupt };
     try {
       await this.#ask(started, (event) => { if (event.kind === "stage") onStage?.(event.name, event.done, event.total) });
     } catch (problem) {
@@ -113,7 +130,7 @@ export class Compiler {
     }
   }
 
-  #ask(request: Request, onEvent: (event: CompileEvent) => void = () => undefined, transfer: Transferable[] = []): Promise<Reply> {
+  #ask(request: Request, onEvent = nobody, transfer: Transferable[] = []): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#job = { onEvent, resolve, reject };
       this.#worker?.postMessage(request, transfer);

@@ -18,10 +18,12 @@ interface Page {
   text(pass: string): string;
 }
 
+type Say = (text: string) => void;
+
 interface Pyodide {
   readonly FS: FileSystem;
   readonly loadedPackages: Readonly<Record<string, string>>;
-  loadPackage(names: readonly string[], options: { messageCallback: (text: string) => void; errorCallback: (text: string) => void }): Promise<unknown>;
+  loadPackage(names: readonly string[], options: { messageCallback: Say; errorCallback: Say }): Promise<unknown>;
   pyimport(name: string): unknown;
   setInterruptBuffer(buffer: Uint8Array): void;
 }
@@ -39,13 +41,17 @@ const FOLDER = "/work";
 const STEPS = ["starting Python", "loading NumPy", "loading the compiler", "starting the compiler"] as const;
 
 export class PythonCompiler {
-  private constructor(private readonly python: Pyodide, private readonly page: Page, private readonly interrupt: Uint8Array | null) {}
+  private constructor(
+    private readonly python: Pyodide, private readonly page: Page, private readonly interrupt: Uint8Array | null,
+  ) {}
 
   /**
    * @param baseUrl folder of the lock file and the wheels, with a slash at its end
    * @param coreUrl folder of Pyodide itself
    */
-  static async start(baseUrl: string, coreUrl: string, interrupt: Uint8Array | null, onStage: OnStage): Promise<PythonCompiler> {
+  static async start(
+    baseUrl: string, coreUrl: string, interrupt: Uint8Array | null, onStage: OnStage,
+  ): Promise<PythonCompiler> {
     const step = (k: number): void => onStage(STEPS[k] ?? "started", k, STEPS.length);
     step(0);
     const python = await pyodide(baseUrl, coreUrl);
@@ -68,7 +74,8 @@ export class PythonCompiler {
     const [path, out] = [`${stem}.onnx`, ".bundle.tang"];
     const { FS } = this.python;
     const told = events(onEvent);
-    const wanted = JSON.stringify({ dims: options.dims, targets: options.target ? [options.target] : undefined, states: options.states, allowNaN: options.allowNaN });
+    const { dims, target, states, allowNaN } = options;
+    const wanted = JSON.stringify({ dims, targets: target ? [target] : undefined, states, allowNaN });
     FS.writeFile(path, bytes, { canOwn: true });
     this.interrupt?.fill(0);
     try {
@@ -91,9 +98,11 @@ export class PythonCompiler {
 async function pyodide(baseUrl: string, coreUrl: string): Promise<Pyodide> {
   try {
     const module = (await import(/* @vite-ignore */ `${coreUrl}pyodide.mjs`)) as { loadPyodide: LoadPyodide };
-    return await module.loadPyodide({ indexURL: coreUrl, lockFileURL: `${baseUrl}pyodide-lock.json`, packageBaseUrl: baseUrl, stdout: () => undefined });
+    const [lockFileURL, stdout] = [`${baseUrl}pyodide-lock.json`, () => undefined];
+    return await module.loadPyodide({ indexURL: coreUrl, lockFileURL, packageBaseUrl: baseUrl, stdout });
   } catch (problem) {
-    throw failed("NetworkError", `Python could not be loaded from ${coreUrl}`, "Check that the folder is served whole", String(problem), true);
+    const remedy = "Check that the folder is served whole";
+    throw failed("NetworkError", `Python could not be loaded from ${coreUrl}`, remedy, String(problem), true);
   }
 }
 
@@ -101,17 +110,21 @@ async function pyodide(baseUrl: string, coreUrl: string): Promise<Pyodide> {
 async function packageOf(python: Pyodide, name: string, baseUrl: string): Promise<void> {
   const said: string[] = [];
   const keep = (text: string): void => void said.push(text);
-  await python.loadPackage([name], { messageCallback: () => undefined, errorCallback: keep }).catch((problem: unknown) => keep(String(problem)));
-  if (said.length || !(name in python.loadedPackages))
-    throw failed("NetworkError", `the package ${name} could not be loaded from ${baseUrl}`, "Check that the folder is served whole and unchanged", said.join("\n"), true);
+  const callbacks = { messageCallback: () => undefined, errorCallback: keep };
+  await python.loadPackage([name], callbacks).catch((problem: unknown) => keep(String(problem)));
+  if (!said.length && name in python.loadedPackages) return;
+  const remedy = "Check that the folder is served whole and unchanged";
+  throw failed("NetworkError", `the package ${name} could not be loaded from ${baseUrl}`, remedy, said.join("\n"), true);
 }
 
 /** What left Python in another way than by an answer: its stack or its memory is at an end, and it is in no known state. */
 function broken(problem: unknown): CompilerFailure {
   const text = problem instanceof Error ? `${problem.name}: ${problem.message}` : String(problem);
   const memory = /memory|allocation/i.test(text);
-  return failed(memory ? "OutOfMemory" : "CompilerBug", memory ? "the page has no memory left" : `Python stopped (${text.slice(0, 300)})`,
-    "Compile it with the command line: tang-edge pack", problem instanceof Error ? problem.stack ?? "" : "", true);
+  const message = memory ? "the page has no memory left" : `Python stopped (${text.slice(0, 300)})`;
+  const detail = problem instanceof Error ? problem.stack ?? "" : "";
+  const remedy = "Compile it with the command line: tang-edge pack";
+  return failed(memory ? "OutOfMemory" : "CompilerBug", message, remedy, detail, true);
 }
 
 /** Events as Python tells them, with the text before a pass: that after the one before it. */

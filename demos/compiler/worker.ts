@@ -3,7 +3,12 @@
 import type { Failure, Reply, Request } from "./events.js";
 import { CompilerFailure, PythonCompiler } from "./python.js";
 
-const scope = self as unknown as { postMessage(message: Reply, transfer?: Transferable[]): void; onmessage: ((e: MessageEvent<Request>) => void) | null };
+interface Scope {
+  postMessage(message: Reply, transfer?: Transferable[]): void;
+  onmessage: ((event: MessageEvent<Request>) => void) | null;
+}
+
+const scope = self as unknown as Scope;
 let compiler: PythonCompiler | null = null;
 
 const say = (reply: Reply, transfer: Transferable[] = []): void => scope.postMessage(reply, transfer);
@@ -23,7 +28,10 @@ async function answer(request: Request): Promise<void> {
 function failure(problem: unknown): Failure {
   if (problem instanceof CompilerFailure) return problem.failure;
   const text = problem instanceof Error ? problem.message : String(problem);
-  return { kind: "CompilerBug", message: text, where: "", remedy: "Please report it", detail: problem instanceof Error ? problem.stack ?? "" : "" };
+  const detail = problem instanceof Error ? problem.stack ?? "" : "";
+  return { kind: "CompilerBug", message: text, where: "", remedy: "Please report it", detail };
 }
 
-scope.onmessage = ({ data }) => void answer(data).catch((problem: unknown) => say({ from: "failed", failure: failure(problem) }));
+scope.onmessage = ({ data }) => {
+  answer(data).catch((problem: unknown) => say({ from: "failed", failure: failure(problem) }));
+};

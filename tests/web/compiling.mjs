@@ -1,4 +1,5 @@
-// Compiles models under Node as the page's worker does: node compiling.mjs PYTHON_MJS PYODIDE_FOLDER JOBS_JSON, a JSON line for each job.
+// Compiles models under Node as the page's worker does, and prints a JSON line for each job:
+//     node compiling.mjs PYTHON_MJS PYODIDE_FOLDER JOBS_JSON
 import fs from "node:fs";
 import path from "node:path";
 
