@@ -138,13 +138,13 @@ def test_a_new_version_replaces_the_old(page, site, tmp_path):
 
 
 def test_a_cut_connection_goes_on_where_it_was(page, site, made):
-    site.faults.cut_after, site.faults.cuts = 500_000, 3
+    # slowly: of what comes all at once a browser throws away what the page has not taken when the cut shows
+    site.faults.cut_after, site.faults.cuts, site.faults.bytes_per_second = 500_000, 3, 2 * MIB
     report = good(load(page, "/b/two.tang"))
     ranges = [r.range.removeprefix("bytes=") for r in site.requests()]
     starts = sorted({int(r.split("-")[0]) for r in ranges if not r.startswith("-")})
     assert len(starts) > 3, "each goes on behind the one before"
-    # what a browser holds of a connection when that is cut may be lost: half a MiB
-    assert starts[-1] - starts[0] > 500_000 and site.sent() < made["two"].stat().st_size + 3 * 500_000
+    assert site.sent() < made["two"].stat().st_size + 600_000
     assert report["bytes"]["repaired"] == 0
 
 
