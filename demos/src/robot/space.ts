@@ -50,6 +50,9 @@ export function orthonormal(m: Mat): Mat {
   return [a, b, cross(a, b)];
 }
 
+/** Nothing nearer to the camera than this has a picture. */
+const NEAR = 0.2;
+
 export interface Seen { readonly x: number; readonly y: number; readonly depth: number; readonly scale: number }
 
 /** A perspective camera on a sphere around its target; the picture's centre is (0, 0), y points down. */
@@ -64,8 +67,21 @@ export class Camera {
     const right = -sa * x + ca * y;
     const forward = -(ca * x + sa * y) * ce - z * se;
     const up = -(ca * x + sa * y) * se + z * ce;
-    const depth = Math.max(0.05, this.distance + forward);
+    const depth = Math.max(NEAR, this.distance + forward);
     const scale = this.focal / depth;
     return { x: right * scale, y: -up * scale, depth, scale };
+  }
+
+  /** The part of a straight line in front of the camera; null where there is none. */
+  line(a: Vec, b: Vec): [Seen, Seen] | null {
+    const [da, db] = [this.ahead(a), this.ahead(b)];
+    if (da <= NEAR && db <= NEAR) return null;
+    const cut = add(a, times(sub(b, a), (NEAR - da) / (db - da)));
+    return [this.see(da < NEAR ? cut : a), this.see(db < NEAR ? cut : b)];
+  }
+
+  private ahead(p: Vec): number {
+    const [x, y, z] = sub(p, this.target);
+    return this.distance - (Math.cos(this.azimuth) * x + Math.sin(this.azimuth) * y) * Math.cos(this.elevation) - z * Math.sin(this.elevation);
   }
 }

@@ -26,6 +26,7 @@ export class Walk {
   /** Smoothed for the eye. */
   private shown: Vec = [0, 0, 0];
   private paused = false;
+  private drawing = false;
   private ticks = 0;
   private began = 0;
   private pace = 1;
@@ -86,8 +87,18 @@ export class Walk {
     this.ticks += 1;
     this.shown = this.shown.map((v, i) => v + 0.04 * (this.robot.motion[i]! - v)) as unknown as Vec;
     this.spark.push(took);
-    this.view.draw(this.robot);
+    this.redraw();
     if (this.ticks % SHOWN === 0) this.tell(seen);
+  }
+
+  /** Once a frame: a screen may be slower than the loop. */
+  private redraw(): void {
+    if (this.drawing) return;
+    this.drawing = true;
+    requestAnimationFrame(() => {
+      this.drawing = false;
+      this.view.draw(this.robot);
+    });
   }
 
   private steer(): void {

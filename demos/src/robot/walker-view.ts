@@ -83,15 +83,12 @@ export class WalkerView {
     const [cx, cy] = [Math.round(x / GRID) * GRID, Math.round(y / GRID) * GRID];
     const parts: string[] = [];
     const line = (a: Vec, b: Vec): void => {
-      const [p, q] = [this.camera.see(a), this.camera.see(b)];
-      // a line that passes behind the camera has no picture
-      if (p.depth > 0.2 && q.depth > 0.2) parts.push(`M${p.x.toFixed(1)} ${p.y.toFixed(1)}L${q.x.toFixed(1)} ${q.y.toFixed(1)}`);
+      const seen = this.camera.line(a, b);
+      if (seen) parts.push(`M${seen[0].x.toFixed(1)} ${seen[0].y.toFixed(1)}L${seen[1].x.toFixed(1)} ${seen[1].y.toFixed(1)}`);
     };
     for (let i = -REACH; i <= REACH; i += GRID) {
-      for (let j = -REACH; j < REACH; j += GRID) {
-        line([cx + i, cy + j, 0], [cx + i, cy + j + GRID, 0]);
-        line([cx + j, cy + i, 0], [cx + j + GRID, cy + i, 0]);
-      }
+      line([cx + i, cy - REACH, 0], [cx + i, cy + REACH, 0]);
+      line([cx - REACH, cy + i, 0], [cx + REACH, cy + i, 0]);
     }
     return parts.join("");
   }
