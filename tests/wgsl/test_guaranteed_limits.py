@@ -88,6 +88,8 @@ def test_sizes_beyond_a_binding_are_refused_when_they_are_asked_for(tmp_path: Pa
     b.output("y", b.bind("y", [n], lambda i: b.read(x, [i]) * 2.0))
     pack_program(b.build(), tmp_path / "grows.tang", targets=("webgpu",))
     with tang_edge.load(tmp_path / "grows.tang", device="webgpu") as model:
-        with pytest.raises(DeviceError, match=r"tensor 'x': takes 160,000,\d+ bytes at these sizes, this device binds 134,217,728"):
+        with pytest.raises(
+            DeviceError, match=r"tensor 'x': takes 160,000,\d+ bytes at these sizes, this device binds 134,217,728"
+        ):
             model.run({"x": np.zeros(40_000_000, np.float32)})
         assert model.run({"x": np.ones(3, np.float32)})["y"].tolist() == [2, 2, 2]
