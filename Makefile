@@ -1,6 +1,7 @@
 # make demo    pack a real model and run it on the best device here
 # make test    everything CI runs: the checks, then the tests on the built wheel
 # make check   formatting, lint, types, import order, the package for browsers and its size (no device needed)
+# make bench-web   measure in Chromium against onnxruntime-web
 # make bench   measure against ONNX Runtime, CPU and WebGPU (ARGS="--quick --models ppocr-cls")
 # make models  fetch the acceptance models into models/
 # make site    put the demo site into the package, so that a wheel built afterwards carries it
@@ -105,6 +106,11 @@ bench: $(VENV)/ready models
 	tools/system_packages.sh vulkan-headers
 	mkdir -p benchmarks/out
 	$(VENV)/bin/python -m benchmarks.run --json benchmarks/out/latest.json --plot benchmarks/out/latest.png $(ARGS)
+
+bench-web: $(VENV)/ready models
+	tools/system_packages.sh node npm chromium
+	mkdir -p benchmarks/out
+	$(VENV)/bin/python -m benchmarks.web --json benchmarks/out/web.json $(ARGS)
 
 $(DEMO)/ready: $(DEMO)/made $(SOURCES)
 	$(DEMO)/bin/python $(PIP) install --upgrade ".[compiler]"
