@@ -27,7 +27,7 @@ PIP := -m pip --disable-pip-version-check -q
 # Vulkan drivers want a private folder; where a session manager gives none, one in the checkout does.
 export XDG_RUNTIME_DIR ?= $(CURDIR)/.cache/xdg
 
-.PHONY: demo site test check check-web bench models pyodide clean
+.PHONY: demo site test check check-web bench bench-web models pyodide clean
 
 $(VENV)/made $(DEMO)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
