@@ -2,12 +2,13 @@
 
 For a reduction the micro-kernel is P points x N vectors of accumulators. P and N minimise, by a cost in cycles,
 
-    (max(P·N / 2, loads(P, N) / 2, 4, streamed(N) / 24) + 1/2) · ⌈p/P⌉ · ⌈v/(N·L)⌉     with P·N + N + 1 <= vector registers
+    (max(P·N / m, loads(P, N) / 2, 4, streamed(N) / 24) + c·loads(P, N) + 1/2) · ⌈p/P⌉ · ⌈v/(N·L)⌉
+                                                                                    with P·N + N + 1 <= vector registers
 
-(two multiply-adds and two loads a cycle, a latency of four, 24 bytes a cycle from the second-level cache, half a cycle to turn
-the loop), where loads counts each read once per unrolled axis along which it moves and streamed the bytes that are new to
-every turn because they do not move along the points. Weights are packed in the order of the walk; their size decides whether
-the output tile or the points turn outside.
+(m multiply-adds and two loads a cycle, a latency of four, 24 bytes a cycle from the second-level cache, c cycles for an address
+where that takes them from arithmetic, half a cycle to turn the loop), where loads counts each read once per unrolled axis along
+which it moves and streamed the bytes that are new to every turn because they do not move along the points. Weights are packed
+in the order of the walk; their size decides whether the output tile or the points turn outside.
 """
 
 from __future__ import annotations
@@ -140,15 +141,24 @@ def choose_tile(bind: Bind, reads: Sequence[Access], axis: Var, lanes: int, poin
         for p in range(1, 15 if points else 2):
             if p * n + n + 1 > limits.registers or p > extent:
                 continue
-            loads = sum((p if points and r.moves(points) else 1) * (n if r.moves(axis) else 1) for r in reads)
-            streamed = sum(n * lanes * 4 for r in reads if r.moves(axis) and not (points and r.moves(points)))
+            loads = sum((p if _along(r, points) else 1) * (n if r.moves(axis) else 1) for r in reads)
+            streamed = sum(n * lanes * 4 for r in reads if r.moves(axis) and not _along(r, points))
             multiple = affine.multiple_of(points.extent) if points else 1
             tiles = -(-extent // p) if known or multiple % p == 0 else extent / p + 0.4
-            cost = (max(p * n / 2, loads / 2, 4, streamed / 24) + 0.5) * tiles * -(-vectors // n)
+            cost = (
+                (max(p * n / limits.multiply_adds, loads / 2, 4, streamed / 24) + limits.address_cost * loads + 0.5)
+                * tiles
+                * -(-vectors // n)
+            )
             if best is None or cost < best[0] - 1e-9:
                 best = (cost, p, n)
     assert best is not None
     return Tile(axis, lanes, best[2], points, best[1])
+
+
+def _along(r: Access, points: Var | None) -> bool:
+    """Whether a read moves along the points, which may be axes merged into one."""
+    return points is not None and (r.moves(points) or points in affine.variables(r.address))
 
 
 def _tiled(

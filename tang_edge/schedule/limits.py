@@ -18,6 +18,8 @@ class Limits:
 
     widen          storage dtypes that the class cannot hold, by name, and what is stored instead
     registers      vector registers a micro-kernel may count on (accumulators + operands)
+    multiply_adds  vectors of them a cycle: half where each is two instructions
+    address_cost   cycles that the address of a load takes from arithmetic
     copy_constants kernels read constants from the packed region only (which has slack behind each), not from the model file
     aligned_vectors vectors are loaded and stored at multiples of their size only, from buffers declared as vectors
     serial_turns   turns that the loops of one invocation may take in all (Mesa's llvmpipe ends a shader's loops after 65,535
@@ -30,6 +32,8 @@ class Limits:
     backend: str
     vector_bytes: int = 0
     registers: int = 64
+    multiply_adds: float = 2
+    address_cost: float = 0
     workgroup_memory: int = 0
     invocations: int = 1
     workgroups: int = 65535
@@ -89,7 +93,15 @@ CLASSES: Final[dict[str, Limits]] = {
             tile=(6, 4),
             measured_on="Xeon with AVX-512, gcc 12",
         ),
-        replace(_CPU, name="wasm-simd", libraries=("wasm32-simd", "wasm32-simd-threads")),
+        replace(
+            _CPU,
+            name="wasm-simd",
+            registers=14,
+            multiply_adds=1,
+            address_cost=0.5,
+            libraries=("wasm32-simd", "wasm32-simd-threads"),
+            measured_on="V8 (Node 20) on a Xeon",
+        ),
     )
 }
 
