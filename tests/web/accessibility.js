@@ -28,6 +28,9 @@
     if (shown(node) && (node.scrollWidth > node.clientWidth + 1 || node.scrollHeight > node.clientHeight + 1) && node.tabIndex < 0 && !node.closest("[tabindex='0']")) problems.push(`scrolls, but not by keyboard: ${what(node).slice(0, 60)}`);
   }
 
+  const foot = document.querySelector("footer").getBoundingClientRect().bottom + scrollY;
+  if (document.documentElement.scrollHeight > Math.max(innerHeight, foot) + 2) problems.push(`the page goes on below its foot: ${document.documentElement.scrollHeight - foot} pixels`);
+
   // contrast of each text with what is painted behind it
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {

@@ -47,7 +47,7 @@ function tang(id: string, label: string, series: number, device: "webgpu" | "was
       const model = await load(new URL(bundle, document.baseURI).href, { device, threads, cache: "none", verify: "off" });
       const { report } = model;
       return {
-        where: report.threads > 1 ? `${report.adapter}, ${report.threads} threads` : report.adapter,
+        where: report.adapter,
         bytes: { runtime, model: report.bytes.downloaded },
         async run(inputs) {
           const outputs = await model.run(Object.fromEntries(Object.entries(inputs).map(([n, v]) => [n, { dtype: "f32" as const, ...v }])));

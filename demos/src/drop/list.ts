@@ -37,8 +37,8 @@ export class ChoiceList {
     if (!item) return;
     item.setAttribute("aria-selected", "true");
     this.host.setAttribute("aria-activedescendant", item.id);
-    // not scrollIntoView: that would move the page as well
-    const [top, bottom] = [item.offsetTop - this.host.offsetTop, item.offsetTop - this.host.offsetTop + item.offsetHeight];
+    // not scrollIntoView: that would move the page as well; offsets are from the list, which is positioned
+    const [top, bottom] = [item.offsetTop, item.offsetTop + item.offsetHeight];
     if (top < this.host.scrollTop) this.host.scrollTop = top;
     else if (bottom > this.host.scrollTop + this.host.clientHeight) this.host.scrollTop = bottom - this.host.clientHeight;
     this.onChoose(index);

@@ -60,7 +60,7 @@ export class WalkerView {
     const node = s("g", {},
       bone(hip, shoulder, 0.055, "bone hip"), bone(knee, foot, 0.022, "bone calf"), bone(shoulder, knee, 0.04, "bone thigh"),
       s("circle", { class: "joint", cx: shoulder.x, cy: shoulder.y, r: 0.02 * shoulder.scale }),
-      s("circle", { class: onGround ? "foot down" : "foot", cx: foot.x, cy: foot.y, r: 0.024 * foot.scale }));
+      s("circle", { class: onGround ? "toe down" : "toe", cx: foot.x, cy: foot.y, r: 0.024 * foot.scale }));
     return { node, depth: (shoulder.depth + knee.depth) / 2 };
   }
 
