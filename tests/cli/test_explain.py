@@ -41,7 +41,7 @@ def test_text_of_all_passes_and_of_one_bind(mlp):
 
 
 def test_kernels_have_moves_and_text(mlp):
-    result = call("explain", mlp, "--kernels", "--target", "browser,cpu-generic")
+    result = call("explain", mlp, "--kernels", "--target", "webgpu,cpu-generic")
     assert result.exit_code == 0, result.output
     for words in ("== webgpu-browser", "== c-cpu-generic", "split(", "@compute", "static void k_", "from Gemm 'second'"):
         assert words in result.output
@@ -50,7 +50,7 @@ def test_kernels_have_moves_and_text(mlp):
 
 
 def test_every_kernel_of_the_json_has_its_text(mlp):
-    found = facts("explain", mlp, "--kernels", "--target", "browser,cpu-generic")["kernels"]
+    found = facts("explain", mlp, "--kernels", "--target", "webgpu,cpu-generic")["kernels"]
     assert set(found) == {"webgpu-browser", "c-cpu-generic"}
     for kernels in found.values():
         assert {k["bind"] for k in kernels} == {"r", "y"}
