@@ -69,7 +69,12 @@ async function licences(out) {
   const parts = ["The site and the tang-edge runtime: Apache License 2.0.\n"];
   for (const font of ["newsreader", "instrument-sans", "jetbrains-mono"])
     parts.push(await readFile(at("node_modules/@fontsource-variable", font, "LICENSE"), "utf8"));
-  parts.push("Models and other runtimes under models/ and vendor/ keep their own licences: site.json names them.\n");
+  parts.push([
+    "What else a copy of the site may hold keeps its own licence:",
+    "models/: site.json names the package and the licence of each model.",
+    "vendor/compiler-*/: Pyodide (MPL-2.0), CPython (PSF-2.0), NumPy (BSD-3-Clause), ONNX (Apache-2.0), Protobuf (BSD-3-Clause).",
+    "vendor/onnxruntime-web-*/: ONNX Runtime Web (MIT).\n",
+  ].join("\n"));
   await writeFile(path.join(out, "licences.txt"), parts.join(`\n${"-".repeat(80)}\n\n`));
 }
 

@@ -159,3 +159,11 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert row["name"] == "go2-policy" and row["licence"] == "Apache-2.0"
     assert fetch_models.main(["--dest", str(tmp_path), "no-such-model"]) == 1
     assert "unknown model no-such-model; known: go2-policy" in capsys.readouterr().err
+
+
+def test_the_sites_table_is_sound(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Path(fetch_models.TABLE).with_name("site.toml")
+    rows = fetch_models.read_table(table)
+    assert all(row.file == name and len(row.sha256) == 64 for name, row in rows.items())
+    assert fetch_models.main(["--list", "--table", str(table)]) == 0
+    assert "onnx runtime web" in capsys.readouterr().out.lower()
