@@ -130,7 +130,7 @@ def pack_program(
         vectors = [golden_vectors(source, program, partial(observer.stage, "self-test vectors"))]
     observer.stage("write", 0, 1)
     plan, members = assemble(program, made, records)
-    _prebuild(made, prebuilding.resolve(tuple(prebuild)), members, observer)
+    add_libraries(made, prebuilding.resolve(tuple(prebuild)), members, observer)
     digest = bundle_write.write(
         out,
         name=name or source.name,
@@ -246,8 +246,10 @@ def _emit_c(v: variant.Variant, observer: Observer) -> Made:
     return made
 
 
-def _prebuild(made: Sequence[Made], triples: Sequence[str], members: dict[str, str | bytes], observer: Observer) -> None:
-    """Add a compiled library for each C variant and triple that go together."""
+def add_libraries(
+    made: Sequence[Made], triples: Sequence[str], members: dict[str, str | bytes], observer: Observer = NOBODY
+) -> None:
+    """Add a compiled library for each C variant and triple that go together, and those that a class always has."""
     wanted = [
         (m, t)
         for m in made

@@ -28,18 +28,17 @@ TRIPLES = {
 _SUFFIX = {"macos": ".dylib", "windows": ".dll", "simd": ".wasm"}
 _LEVELS = {"cpu-x86-64-v2": "v2", "cpu-x86-64-v3": "v3", "cpu-x86-64-v4": "v4"}
 
-_WASM_EXPORTS = ("tang_abi", "tang_sizes", "tang_run", "tang_pool_new", "tang_pool_free", "__heap_base")
 _WASM_FLAGS = (
     *("-target", "wasm32-wasi", "-O3", "-fno-math-errno", "-fno-trapping-math", "-std=gnu11", "-fvisibility=hidden"),
     *("-mexec-model=reactor", "-Wl,--no-entry", "-Wl,--strip-all", f"-Wl,-z,stack-size={512 << 10}"),
-    *(f"-Wl,--export={name}" for name in _WASM_EXPORTS),
+    *("-Wl,--export-dynamic", "-Wl,--export=__heap_base"),
 )
 WASM = {
     "wasm32-simd": (*_WASM_FLAGS, "-mcpu=generic+simd128"),
     "wasm32-simd-threads": (
         *(*_WASM_FLAGS, "-mcpu=generic+simd128+atomics+bulk_memory"),
-        *("-Wl,--import-memory", "-Wl,--shared-memory", f"-Wl,--max-memory={(4 << 30) - (64 << 10)}"),
-        *(f"-Wl,--export={name}" for name in ("tang_pool_join", "tang_pool_fail", "__stack_pointer")),
+        *("-Wl,--import-memory", "-Wl,--shared-memory"),
+        *(f"-Wl,--initial-memory={16 << 20}", f"-Wl,--max-memory={(4 << 30) - (64 << 10)}"),
     ),
 }
 

@@ -42,7 +42,7 @@ from tang_edge.schedule.limits import Limits
 def legalize(k: Kernel, limits: Limits, where: str = "") -> Kernel:
     """The kernel for a class. Raises TargetLimit, with `where`, for what the class cannot compute."""
     widen = {dtype.BY_NAME[a]: dtype.BY_NAME[b] for a, b in limits.widen}
-    work = _Legalizer({b.name: b.dtype for b in k.buffers}, widen, where)
+    work = _Legalizer({b.name: b.dtype for b in k.buffers}, widen, limits.lacks, where)
     for b in k.buffers:
         work.check(b.dtype)
     body = work.block(k.body)
@@ -53,8 +53,8 @@ def legalize(k: Kernel, limits: Limits, where: str = "") -> Kernel:
 
 
 class _Legalizer:
-    def __init__(self, stored: Mapping[str, DType], widen: Mapping[DType, DType], where: str) -> None:
-        self.stored, self.widen, self.where = stored, widen, where
+    def __init__(self, stored: Mapping[str, DType], widen: Mapping[DType, DType], lacks: Sequence[str], where: str) -> None:
+        self.stored, self.widen, self.lacks, self.where = stored, widen, lacks, where
         self.ranges = Ranges()
 
     def type(self, d: DType) -> DType:
@@ -63,7 +63,7 @@ class _Legalizer:
         return d if d.kind is Kind.BOOL else self.widen.get(d, d)
 
     def check(self, d: DType) -> None:
-        if self.widen and d.name in ("f64", "u64"):
+        if d.name in self.lacks:
             raise TargetLimit(f"{d} cannot be computed on this class of devices", where=self.where)
 
     # ------------------------------------------------------------ statements

@@ -17,6 +17,7 @@ class Limits:
     """What a device class offers. Sizes in bytes unless said; 0 lanes of a vector means scalars only.
 
     widen          storage dtypes that the class cannot hold, by name, and what is stored instead
+    lacks          dtypes that the class cannot compute with, nor store as another
     registers      vector registers a micro-kernel may count on (accumulators + operands)
     multiply_adds  vectors of them a cycle: half where each is two instructions
     address_cost   cycles that the address of a load takes from arithmetic
@@ -41,6 +42,7 @@ class Limits:
     binding_bytes: int = 1 << 62
     f16: bool = False
     widen: tuple[tuple[str, str], ...] = ()
+    lacks: tuple[str, ...] = ()
     tile: tuple[int, int] = (4, 4)
     libraries: tuple[str, ...] = ()
     cpu_prefers: str | None = None
@@ -71,6 +73,7 @@ _BROWSER = Limits(
     invocations=256,
     binding_bytes=128 << 20,
     widen=_PLAIN,
+    lacks=("f64", "u64"),
     cpu_prefers="registers",
 )
 _CPU = Limits("cpu-generic", "c", vector_bytes=16, registers=16, tile=(4, 2), copy_constants=True)
@@ -99,6 +102,7 @@ CLASSES: Final[dict[str, Limits]] = {
             registers=14,
             multiply_adds=1,
             address_cost=0.5,
+            widen=(("f16", "f32"),),  # clang has no _Float16 there
             libraries=("wasm32-simd", "wasm32-simd-threads"),
             measured_on="V8 (Node 20) on a Xeon",
         ),

@@ -14,7 +14,7 @@ from tang_edge.bundle import format as fmt
 from tang_edge.compiler import pack_program
 from tang_edge.ir import interp
 
-TARGETS = ("browser", "cpu-x86-64-v3", "cpu-generic")
+TARGETS = ("webgpu", "cpu-x86-64-v3", "cpu-generic")
 
 
 def cases():

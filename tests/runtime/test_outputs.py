@@ -23,7 +23,7 @@ def shared() -> Program:
 
 
 def test_a_bundle_gives_all_of_them(tmp_path, device):
-    pack_program(shared(), tmp_path / "m.tang", targets=("browser", "cpu-x86-64-v3", "cpu-generic"))
+    pack_program(shared(), tmp_path / "m.tang", targets=("webgpu", "cpu-x86-64-v3", "cpu-generic"))
     feeds = {"x": np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)}
     want = interp.run(shared(), feeds)
     with load(tmp_path / "m.tang", device=device) as model:

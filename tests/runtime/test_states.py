@@ -15,7 +15,7 @@ from tang_edge.ir.scalar import const, op
 from tang_edge.ir.states import find_states, with_states
 from tang_edge.ir.tensor import Builder, Program
 
-TARGETS = ("browser", "cpu-x86-64-v3", "cpu-generic")
+TARGETS = ("webgpu", "cpu-x86-64-v3", "cpu-generic")
 
 
 def leaky(rows: bool = False) -> Program:

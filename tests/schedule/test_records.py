@@ -32,7 +32,7 @@ def _tags(path) -> list[str]:
 
 def test_a_record_moves_an_alternate_to_the_front(tmp_path) -> None:
     plain = tmp_path / "plain.tang"
-    compiler.pack_program(_program(), plain, targets=("browser",), remember=False)
+    compiler.pack_program(_program(), plain, targets=("webgpu",), remember=False)
     before = _tags(plain)
     with open_bundle(plain) as bundle:
         key = json.loads(bundle.text("explain.json"))["keys"]["y"]
@@ -42,7 +42,7 @@ def test_a_record_moves_an_alternate_to_the_front(tmp_path) -> None:
     other = {"key": key, "class": "laptop", "tag": before[0], "source": "a test"}
     file.write_text(json.dumps({"version": 1, "records": [row, other]}))
     path = tmp_path / "measured.tang"
-    compiler.pack_program(_program(), path, targets=("browser",), records=records.load(file), remember=False)
+    compiler.pack_program(_program(), path, targets=("webgpu",), records=records.load(file), remember=False)
     after = _tags(path)
     assert after[0] == chosen and sorted(after) == sorted(before) and before != after
     with open_bundle(path) as bundle:

@@ -1,8 +1,10 @@
 /** Packed weights: each step of the prologue runs as soon as its constants are there, and these go when no step needs them. */
 
-import { elements, storageBytes } from "../bundle/dtypes.js";
+import type { DTypeName } from "../api.js";
+import { elements, storageBytes, TYPES } from "../bundle/dtypes.js";
 import type { Step } from "../bundle/format.js";
 import { BundleError } from "../errors.js";
+import { bytesOf, checkStorable, convert } from "../runtime/arrays.js";
 import { flatten } from "../runtime/steps.js";
 import { controlBuffers } from "../webgpu/numbers.js";
 import type { WasmEngine } from "./engine.js";
@@ -11,7 +13,10 @@ import type { Op } from "./machine.js";
 interface Constant {
   readonly name: string;
   readonly index: number;
+  /** Bytes as it is stored here. */
   readonly total: number;
+  readonly from: DTypeName;
+  readonly to: DTypeName;
   at: number;
   got: number;
   /** Steps of the prologue that have yet to read it; one more where the model's own steps do. */
@@ -37,8 +42,8 @@ class Filling {
     for (const s of flatten(variant.steps)) if (s.kind === "step") for (const a of s.alternates) for (const d of a.dispatches) for (const arg of d.args) read.add(arg);
     plan.constants.forEach(({ name, dtype, shape }, index) => {
       const used = [...variant.buffers.values()].filter((b) => b.constant === name);
-      const total = storageBytes(dtype, elements(shape)), users = used.some((b) => read.has(b.id)) ? 1 : 0;
-      if (used.length > 0) this.#constants.set(name, { name, index, total, users, at: 0, got: 0 });
+      const to = used[0]?.dtype ?? dtype, total = storageBytes(to, elements(shape)), users = used.some((b) => read.has(b.id)) ? 1 : 0;
+      if (used.length > 0) this.#constants.set(name, { name, index, total, from: dtype, to, users, at: 0, got: 0 });
     });
     this.#rest = new Set(variant.prologue as readonly Step[]);
     for (const step of this.#rest) {
@@ -65,12 +70,13 @@ class Filling {
     return new Set(names.flatMap((n) => (n === null ? [] : [this.#constants.get(n)!])));
   }
 
-  async take(name: string, offset: number, bytes: Uint8Array): Promise<void> {
-    const { engine } = this, c = this.#constants.get(name)!;
-    if (offset + bytes.length > c.total) throw new BundleError("its parts are more than its shape says", `constant ${name}`);
+  /** Pieces come in their order. */
+  async take(name: string, _: number, piece: Uint8Array): Promise<void> {
+    const { engine } = this, c = this.#constants.get(name)!, bytes = stored(c, piece.slice());
+    if (c.got + bytes.length > c.total) throw new BundleError("its parts are more than its shape says", `constant ${name}`);
     if (c.got === 0) engine.point(c.index, (c.at = engine.heap.take(c.total)));
+    const ops: Op[] = [["grow", engine.heap.end], ["write", c.at + c.got, bytes]];
     c.got += bytes.length;
-    const ops: Op[] = [["grow", engine.heap.end], ["write", c.at + offset, bytes.slice()]];
     if (c.got === c.total && !this.#scratch) ops.push(...this.#ready());
     await engine.ask(ops);
   }
@@ -95,4 +101,11 @@ class Filling {
     if (this.#scratch) for (const step of this.#rest) for (const c of this.#needs(step)) if (--c.users === 0) engine.heap.give(c.at);
     if (!this.#scratch && this.#rest.size > 0) throw new BundleError("a constant has fewer bytes than its shape says", engine.variant.id);
   }
+}
+
+/** A piece of a constant as it is stored here. */
+function stored({ name, from, to }: Constant, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  if (from === to) return bytes;
+  checkStorable(name, from, to, "constant");
+  return bytesOf(convert(new TYPES[from](bytes.buffer, 0, bytes.length / TYPES[from].BYTES_PER_ELEMENT), from, to)!);
 }
