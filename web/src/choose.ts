@@ -37,7 +37,7 @@ export async function choose(plan: Plan, id: string, asked: DeviceName, store: S
   }
   const passed: { device: string; taken: boolean; why: string }[] = [];
   const found: { device: Device; variant: Variant }[] = [];
-  for (const variant of [...plan.variants].sort((a, b) => rank(a.deviceClass) - rank(b.deviceClass))) {
+  for (const variant of [...plan.variants].sort((a, b) => rank(a.class) - rank(b.class))) {
     const device = DEVICES.find((d) => d.takes(variant));
     const why = !device ? stranger(variant) : asked !== "auto" && device.kind !== asked ? `the caller asked for ${asked}` : await device.lacks(variant);
     if (!device || why) passed.push({ device: `${device?.kind ?? variant.backend} ${variant.id}`, taken: false, why });

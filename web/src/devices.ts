@@ -11,7 +11,7 @@ export type Entry = Manifest["variants"][number];
 export interface Device {
   readonly kind: "webgpu" | "wasm";
   /** Whether the variant is one of this device's, wherever it runs. */
-  takes(entry: Pick<Entry, "backend" | "deviceClass">): boolean;
+  takes(entry: Pick<Entry, "backend" | "class">): boolean;
   /** Why this browser cannot run the variant, in words; "" where it can. */
   lacks(entry: Pick<Variant, "features" | "limits">): Promise<string>;
   readonly open: OpenEngine;
@@ -19,7 +19,7 @@ export interface Device {
 
 export const DEVICES: readonly Device[] = [
   { kind: "webgpu", takes: (v) => v.backend === "webgpu", lacks: webgpuLacks, open: openWebGpu },
-  { kind: "wasm", takes: (v) => v.backend === "c" && v.deviceClass === "wasm-simd", lacks: wasmLacks, open: openWasm },
+  { kind: "wasm", takes: (v) => v.backend === "c" && v.class === "wasm-simd", lacks: wasmLacks, open: openWasm },
 ];
 
 /** The more a class presumes of a device, the earlier it is tried; others follow in the order of the plan. */
@@ -30,9 +30,9 @@ export function rank(deviceClass: string): number {
 }
 
 /** Why nothing here takes the variant. */
-export function stranger(entry: Pick<Entry, "backend" | "deviceClass">): string {
-  if (entry.backend === "c") return `machine code of class ${entry.deviceClass}, not for browsers`;
-  return `class ${entry.deviceClass} is none of browsers`;
+export function stranger(entry: Pick<Entry, "backend" | "class">): string {
+  if (entry.backend === "c") return `machine code of class ${entry.class}, not for browsers`;
+  return `class ${entry.class} is none of browsers`;
 }
 
 /** The WebGPU adapter in words, and whether it computes on the CPU; null where there is none. */

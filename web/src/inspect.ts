@@ -22,10 +22,10 @@ export async function inspect(from: string | URL | Blob, options: InspectOptions
       id: entry.id,
       device: device?.kind ?? ("other" as const),
       download: download(manifest, entry),
-      peakBytes: entry.peakBytes,
-      peakBytesMax: entry.peakBytesMax,
+      peakBytes: entry.peak_bytes,
+      peakBytesMax: entry.peak_bytes_max ?? entry.peak_bytes,
       runs: why === "",
-      why: why || `needs ${megabytes(entry.peakBytes)}`,
+      why: why || `needs ${megabytes(entry.peak_bytes)}`,
     });
   }
   const { name, dims } = manifest;
@@ -49,7 +49,7 @@ async function whyNot(entry: Entry, device: Device | undefined): Promise<string>
 function lacksMemory(entry: Entry): string {
   const told = (globalThis.navigator as { deviceMemory?: number } | undefined)?.deviceMemory;
   const room = Math.min(entry.backend === "c" ? 4 : Infinity, told !== undefined && told < 8 ? told : Infinity) * 2 ** 30;
-  return entry.peakBytes <= room ? "" : `needs ${megabytes(entry.peakBytes)} of memory, there are ${megabytes(room)}`;
+  return entry.peak_bytes <= room ? "" : `needs ${megabytes(entry.peak_bytes)} of memory, there are ${megabytes(room)}`;
 }
 
 function megabytes(bytes: number): string {

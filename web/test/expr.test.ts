@@ -58,7 +58,7 @@ test("cycles and huge expressions are refused", () => {
 
 test("names and text", () => {
   const expr: Expr = ["//", ["+", "n", 63], 64];
-  assert.deepEqual([...namesOf(expr)], ["n"]);
+  assert.deepEqual([...new Set(namesOf(expr))], ["n"]);
   assert.equal(show(expr), "((n + 63) // 64)");
   assert.equal(show(["max", "n", 1]), "max(n, 1)");
 });

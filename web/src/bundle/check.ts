@@ -6,7 +6,7 @@ import type { Expr } from "./format.js";
 import { checkMemberName } from "./members.js";
 
 export interface Reader<T> {
-  (value: unknown, path: string): T;
+  (value: unknown, path: string, key?: string): T;
   readonly optional?: boolean;
 }
 type Read<S> = { [K in keyof S]: S[K] extends Reader<infer T> ? T : never };
@@ -27,23 +27,32 @@ export function fail(why: string, path: string): never {
   throw new BundleError(why, path, "Pack it again.");
 }
 
-export function integer(low = 0, high = Number.MAX_SAFE_INTEGER): Reader<number> {
-  return (v, path) => (Number.isSafeInteger(v) && (v as number) >= low && (v as number) <= high ? (v as number) : fail(`must be an integer in ${low}..${high}`, path));
+/** A reader of what passes a test. */
+export function that<T>(test: (value: T) => boolean, must: string): Reader<T> {
+  return (v, path) => (test(v as T) ? (v as T) : fail(`must be ${must}`, path));
 }
 
-export const boolean: Reader<boolean> = (v, path) => (typeof v === "boolean" ? v : fail("must be true or false", path));
-export const size: Reader<number> = (v, path) => (Number.isFinite(v) && (v as number) >= 0 ? (v as number) : fail("must be a number, not negative", path));
-export const text: Reader<string> = (v, path) => (typeof v === "string" && v.length <= MAX_TEXT ? v : fail("must be a string", path));
-export const name: Reader<string> = (v, path) => text(v, path) || fail("must not be empty", path);
+/** What a reader gives, looked at further or made into something else. */
+export function then<T, U>(read: Reader<T>, next: (made: T, path: string, key: string) => U): Reader<U> {
+  return (v, path, key) => next(read(v, path), path, key!);
+}
 
-export const member: Reader<string> = (v, path) => {
-  checkMemberName(text(v, path));
-  return v as string;
-};
+export function integer(low = 0, high = Number.MAX_SAFE_INTEGER): Reader<number> {
+  return that((v) => Number.isSafeInteger(v) && v >= low && v <= high, `an integer in ${low}..${high}`);
+}
 
-export function oneOf<T extends string | number>(values: Iterable<T>): Reader<T> {
+export const boolean: Reader<boolean> = that((v) => typeof v === "boolean", "true or false");
+export const size: Reader<number> = that((v) => Number.isFinite(v) && v >= 0, "a number, not negative");
+export const text: Reader<string> = that((v) => typeof v === "string" && v.length <= MAX_TEXT, "a string");
+export const name: Reader<string> = then(text, (v, path) => v || fail("must not be empty", path));
+export const member: Reader<string> = then(text, (v) => {
+  checkMemberName(v);
+  return v;
+});
+
+export function oneOf<const T extends string | number>(values: Iterable<T>): Reader<T> {
   const known = new Set(values);
-  return (v, path) => (known.has(v as T) ? (v as T) : fail(`must be one of ${[...known].slice(0, 20).join(", ")}`, path));
+  return that((v) => known.has(v), `one of ${[...known].slice(0, 20).join(", ")}`);
 }
 
 /** A size expression over the dimensions. */
@@ -54,35 +63,37 @@ export function expr(dims: ReadonlySet<string>): Reader<Expr> {
   };
 }
 
-export function list<T>(each: Reader<T>, length?: number): Reader<T[]> {
-  return (v, path) => {
-    if (!Array.isArray(v) || v.length > MAX_ITEMS) return fail("must be an array", path);
-    if (v.length !== (length ?? v.length)) fail(`must have ${length} elements, has ${v.length}`, path);
-    return v.map((item, i) => each(item, `${path}[${i}]`));
-  };
+/** Raise BundleError unless there are so many items. */
+export function count(items: readonly unknown[], wanted: number, path: string): void {
+  if (items.length !== wanted) fail(`must have ${wanted} elements, has ${items.length}`, path);
 }
 
+export function list<T>(each: Reader<T>, length?: number): Reader<T[]> {
+  return then(that<unknown[]>((v) => Array.isArray(v) && v.length <= MAX_ITEMS, "an array"), (items, path) => {
+    count(items, length ?? items.length, path);
+    return items.map((item, i) => each(item, `${path}[${i}]`));
+  });
+}
+
+const plain = that<Record<string, unknown>>((v) => typeof v === "object" && v !== null && !Array.isArray(v), "an object");
+
 /** An object with free keys. */
-export function record<T>(each: (value: unknown, path: string, key: string) => T): Reader<Map<string, T>> {
-  return (v, path) => new Map(Object.entries(plain(v, path)).map(([key, item]) => [key, each(item, `${path}.${key}`, key)]));
+export function record<T>(each: Reader<T>): Reader<Record<string, T>> {
+  return then(plain, (value, path) => Object.fromEntries(Object.entries(value).map(([key, item]) => [key, each(item, `${path}.${key}`, key)])));
 }
 
 export function optional<T, D>(each: Reader<T>, absent: D): Reader<T | D> {
   return Object.assign((v: unknown, path: string) => (v == null ? absent : each(v, path)), { optional: true });
 }
 
-function plain(v: unknown, path: string): Record<string, unknown> {
-  return typeof v === "object" && v !== null && !Array.isArray(v) ? (v as Record<string, unknown>) : fail("must be an object", path);
-}
-
 /** An object with these members, read in this order, and no others ("x-..." are free for notes). */
 export function object<S extends Record<string, Reader<unknown>>>(readers: S): Reader<Read<S>> {
-  return (v, path) => {
-    const value = plain(v, path);
+  return then(plain, (value, path) => {
     const unknown = Object.keys(value).filter((k) => !Object.hasOwn(readers, k) && !k.startsWith("x-"));
     if (unknown.length > 0) fail(`has unknown keys ${unknown.join(", ").slice(0, 200)}`, path);
-    const lacks = Object.keys(readers).filter((k) => !readers[k]!.optional && !Object.hasOwn(value, k));
-    if (lacks.length > 0) fail(`lacks ${lacks.join(", ")}`, path);
-    return Object.fromEntries(Object.entries(readers).map(([k, read]) => [k, read(value[k], `${path}.${k}`)])) as Read<S>;
-  };
+    return Object.fromEntries(Object.entries(readers).map(([k, read]) => {
+      if (!read.optional && !Object.hasOwn(value, k)) fail(`lacks ${k}`, path);
+      return [k, read(value[k], `${path}.${k}`)];
+    })) as Read<S>;
+  });
 }

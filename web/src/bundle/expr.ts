@@ -74,10 +74,9 @@ function total(op: string, values: readonly number[]): number {
 }
 
 /** The dimension names that a valid expression mentions. */
-export function namesOf(expr: Expr): Set<string> {
-  if (typeof expr === "number") return new Set();
-  if (typeof expr === "string") return new Set([expr]);
-  return new Set((expr.slice(1) as Expr[]).flatMap((e) => [...namesOf(e)]));
+export function namesOf(expr: Expr): string[] {
+  if (typeof expr === "number") return [];
+  return typeof expr === "string" ? [expr] : (expr.slice(1) as Expr[]).flatMap(namesOf);
 }
 
 /** An expression as a person writes it: ["+", "n", 1] is (n + 1). */

@@ -29,7 +29,7 @@ export interface Buffer {
 export interface Kernel {
   readonly id: string;
   readonly entry: string;
-  readonly workgroup: readonly [number, number, number];
+  readonly workgroup: readonly number[];
   readonly bindings: readonly ("read" | "read_write")[];
   readonly params: number;
   readonly safe: boolean;
@@ -39,30 +39,30 @@ export interface Dispatch {
   readonly kernel: string;
   readonly args: readonly number[];
   readonly params: readonly Expr[];
-  readonly grid: readonly [Expr, Expr, Expr];
+  readonly grid: readonly Expr[];
 }
 export interface Alternate { readonly tag: string; readonly dispatches: readonly Dispatch[] }
 export interface Writes { readonly buffer: number; readonly shape: readonly Expr[]; readonly strides: readonly Expr[]; readonly offset: Expr }
 
 /** `index` is the preorder number; `end` the index after a control step's children. */
 export interface Step { readonly kind: "step"; readonly index: number; readonly name: string; readonly origin: readonly string[]; readonly writes: Writes; readonly alternates: readonly Alternate[] }
-export interface IfStep { readonly kind: "if"; readonly index: number; readonly end: number; readonly cond: number; readonly then: readonly AnyStep[]; readonly orelse: readonly AnyStep[] }
-export interface LoopStep { readonly kind: "loop"; readonly index: number; readonly end: number; readonly trip: Expr; readonly tripBuffer: number | null; readonly cond: number | null; readonly body: readonly AnyStep[] }
-export interface DimStep { readonly kind: "dim"; readonly index: number; readonly name: string; readonly buffer: number }
+export interface IfStep { readonly kind: "if"; readonly index: number; readonly end: number; readonly cond: number; readonly then: readonly AnyStep[]; readonly else: readonly AnyStep[] }
+export interface LoopStep { readonly kind: "loop"; readonly index: number; readonly end: number; readonly trip: Expr | { readonly buffer: number }; readonly cond: number | null; readonly body: readonly AnyStep[] }
+export interface DimStep { readonly kind: "dim"; readonly index: number; readonly name: string; readonly from: number }
 export type AnyStep = Step | IfStep | LoopStep | DimStep;
 
 export interface Variant {
   readonly id: string;
   readonly backend: string;
-  readonly deviceClass: string;
+  readonly class: string;
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
   readonly source: string;
   readonly prebuilt: Readonly<Record<string, string>>;
-  readonly cpuAdapterPrefers: string | null;
+  readonly cpu_adapter_prefers: string | null;
   readonly buffers: ReadonlyMap<number, Buffer>;
   readonly slots: readonly Expr[];
-  readonly packedSlots: readonly Expr[];
+  readonly packed_slots: readonly Expr[];
   readonly kernels: ReadonlyMap<string, Kernel>;
   readonly prologue: readonly AnyStep[];
   readonly steps: readonly AnyStep[];
@@ -91,9 +91,9 @@ export interface Manifest {
   readonly variants: readonly {
     readonly id: string;
     readonly backend: string;
-    readonly deviceClass: string;
-    readonly peakBytes: number;
-    readonly peakBytesMax: number;
+    readonly class: string;
+    readonly peak_bytes: number;
+    readonly peak_bytes_max: number | null;
     /** What the variant needs of an adapter, and which members it is made of (manifest version 1.1; empty before). */
     readonly features: readonly string[];
     readonly limits: Readonly<Record<string, number>>;

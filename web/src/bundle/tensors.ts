@@ -24,7 +24,7 @@ export function parseTensors(data: Uint8Array, where: string): Map<string, Slot>
   if (base - 8 > MAX_HEADER || base > data.length) throw new BundleError("safetensors header is too long", where);
   const shape = list(integer()), entry = object({ dtype: oneOf(TAGS), shape, data_offsets: list(integer(), 2) });
   const result = new Map<string, Slot>();
-  for (const [key, value] of record((v) => v)(parseJson(data.subarray(8, base), where), where)) {
+  for (const [key, value] of Object.entries(record((v) => v)(parseJson(data.subarray(8, base), where), where))) {
     if (key === "__metadata__") continue;
     const path = `${where}: ${key.slice(0, 80)}`, made = entry(value, path), dtype = made.dtype.toLowerCase() as DTypeName;
     const [start, stop] = made.data_offsets as [number, number];

@@ -1,166 +1,155 @@
 /** The part of the structural check that is about a variant: buffers, kernels, steps, and the references between them. */
 
-import { boolean, expr, fail, integer, list, member, name, object, oneOf, optional, record, text, type Reader } from "./check.js";
+import { boolean, count, expr, fail, integer, list, member, name, object, oneOf, optional, record, text, that, then, type Reader } from "./check.js";
 import { DTYPES } from "./dtypes.js";
 import { namesOf } from "./expr.js";
-import type { Alternate, AnyStep, Buffer, Dispatch, Kernel, Step, Variant } from "./format.js";
+import type { AnyStep, Buffer, Kernel, Variant } from "./format.js";
 import type { Ports } from "./verify.js";
 
 export const BACKENDS = ["webgpu", "c"] as const;
-const KINDS = ["input", "output", "arena", "constant", "packed"] as const;
 const MAX_DEPTH = 32;
 
-class Scope {
-  slots = 0;
-  packed = 0;
-  readonly buffers = new Map<number, Buffer>();
-  kernels: ReadonlyMap<string, Kernel> = new Map();
-  readonly size;
-  readonly sizes;
-
-  constructor(readonly ports: Ports, readonly constants: ReadonlySet<string>) {
-    this.size = expr(ports.names);
-    this.sizes = list(this.size);
-  }
-}
-
-export function variant(value: unknown, path: string, ports: Ports, constants: ReadonlySet<string>): Variant {
-  const scope = new Scope(ports, constants);
-  const made = object({
-    id: name, backend: oneOf(BACKENDS), class: name, features: list(name), limits: record(integer()), source: member,
-    slots: counted(scope.sizes, (n) => (scope.slots = n)),
-    // the packed region is filled once, before any size is known
-    packed_slots: counted(list(expr(new Set())), (n) => (scope.packed = n)),
-    buffers: (v, p) => buffers(v, p, scope),
-    kernels: (v, p) => (scope.kernels = record(kernel)(v, p)),
-    prologue: (v, p) => steps(v, p, scope, 0, 1)[0],
-    steps: (v, p) => steps(v, p, scope, 0, 0)[0],
-    prebuilt: optional(record(member), new Map<string, string>()),
-    cpu_adapter_prefers: optional(text, null),
-  })(value, path);
-  checkMeasured(path, made.steps, ports);
-  return {
-    ...made, deviceClass: made.class, limits: Object.fromEntries(made.limits), prebuilt: Object.fromEntries(made.prebuilt),
-    packedSlots: made.packed_slots, cpuAdapterPrefers: made.cpu_adapter_prefers,
-  };
-}
-
-function counted<T>(read: Reader<T[]>, tell: (count: number) => void): Reader<T[]> {
-  return (v, path) => {
-    const items = read(v, path);
-    tell(items.length);
+/** A list of which no two have the same key. */
+export function unique<T, K extends keyof T>(each: Reader<T>, key: K): Reader<T[]> {
+  return then(list(each), (items, path) => {
+    const seen = new Set<unknown>();
+    for (const { [key]: one } of items) {
+      if (seen.has(one)) fail(`'${String(one).slice(0, 80)}' occurs twice`, path);
+      seen.add(one);
+    }
     return items;
-  };
+  });
 }
 
-function buffers(value: unknown, path: string, scope: Scope): ReadonlyMap<number, Buffer> {
-  for (const made of list((v, p) => buffer(v, p, scope))(value, path)) {
-    if (scope.buffers.has(made.id)) fail(`buffer id ${made.id} occurs twice`, path);
-    scope.buffers.set(made.id, made);
-  }
-  const held = [...scope.buffers.values()];
+/** What was read of a variant already, for references to it. */
+interface Scope {
+  slots: number;
+  packed: number;
+  buffers: ReadonlyMap<number, Buffer>;
+  kernels: ReadonlyMap<string, Kernel>;
+  /** The number of the next step, and how deep it is. */
+  at: number;
+  depth: number;
+}
+
+// the packed region is filled once, before any size is known, and constants have their sizes
+const fixed = list(expr(new Set()));
+const absent = that((v) => v === null, "absent");
+
+export function variant(ports: Ports, constants: readonly string[]): Reader<Variant> {
+  const scope: Scope = { slots: 0, packed: 0, buffers: new Map(), kernels: new Map(), at: 0, depth: 0 }, sizes = list(expr(ports.names));
+  const inner = steps(scope, ports);
+  const top = (depth: number): Reader<AnyStep[]> => (v, path) => {
+    scope.at = 0;
+    scope.depth = depth;
+    return inner(v, path);
+  };
+  return then(object({
+    id: name, backend: oneOf(BACKENDS), class: name, features: list(name), limits: record(integer()), source: member,
+    slots: then(sizes, (made) => {
+      scope.slots = made.length;
+      return made;
+    }),
+    packed_slots: then(fixed, (made) => {
+      scope.packed = made.length;
+      return made;
+    }),
+    buffers: then(unique(buffer(scope, ports, constants), "id"), (made, path) => (scope.buffers = buffers(made, path, ports))),
+    kernels: then(record(kernel), (made) => (scope.kernels = new Map(Object.entries(made)))),
+    prologue: top(1), steps: top(0),
+    prebuilt: optional(record(member), {}),
+    cpu_adapter_prefers: optional(text, null),
+  }), (made, path) => {
+    checkMeasured(path, made.steps, ports);
+    return made;
+  });
+}
+
+function buffers(made: readonly Buffer[], path: string, ports: Ports): ReadonlyMap<number, Buffer> {
   for (const kind of ["input", "output"] as const) {
-    for (const port of scope.ports[`${kind}s`]) {
-      const rank = held.filter((b) => b.kind === kind && b.io === port.name).at(-1)?.shape.length;
+    for (const port of ports[kind]) {
+      const rank = made.filter((b) => b.kind === kind && b.io === port.name).pop()?.shape.length;
       if (rank !== port.shape.length) fail(`${kind} '${port.name}' has no buffer, or one of another rank`, path);
     }
   }
-  return scope.buffers;
+  return new Map(made.map((b) => [b.id, b]));
 }
 
-function buffer(value: unknown, path: string, scope: Scope): Buffer {
-  const { ports, size, sizes } = scope;
-  const made = object({
-    id: integer(0, 2 ** 31 - 1), name: text, kind: oneOf(KINDS), dtype: oneOf(DTYPES), shape: sizes, strides: sizes, bytes: size,
-    slot: optional(integer(), null), constant: optional(oneOf(scope.constants), null), io: optional(text, null),
-  })(value, path);
-  const { kind, slot, constant, io, shape, strides, bytes } = made, wanted = kind === "input" ? ports.inputs : kind === "output" ? ports.outputs : [];
-  if (slot !== null) integer(0, (kind === "packed" ? scope.packed : scope.slots) - 1)(slot, `${path}.slot`);
-  if (io !== null) oneOf(wanted.map((p) => p.name))(io, `${path}.io`);
-  if (strides.length !== shape.length) fail(`must have ${shape.length} elements, has ${strides.length}`, `${path}.strides`);
-  const only = (what: string) => fail(`exactly the ${what}`, path);
-  if ((slot === null) !== (kind === "constant")) only("buffers that are not constants have a slot");
-  if ((constant === null) === (kind === "constant")) only("constant buffers name a constant");
-  if ((io === null) === (kind === "input" || kind === "output")) only("input and output buffers name a port in 'io'");
-  if ((kind === "constant" || kind === "packed") && [...shape, ...strides, bytes].some((e) => namesOf(e).size > 0)) {
-    fail("a constant has dynamic sizes", path);
-  }
-  return made;
+function buffer(scope: Scope, ports: Ports, constants: readonly string[]): Reader<Buffer> {
+  const size = expr(ports.names), sizes = list(size);
+  return then(object({
+    id: integer(0, 2 ** 31 - 1), name: text, kind: oneOf(["input", "output", "arena", "constant", "packed"]), dtype: oneOf(DTYPES),
+    shape: sizes, strides: sizes, bytes: size, slot: optional(integer(), null), constant: optional(text, null), io: optional(text, null),
+  }), (made, path) => {
+    const { kind, shape, strides, bytes } = made, isConstant = kind === "constant", isPacked = kind === "packed";
+    (isConstant ? absent : integer(0, (isPacked ? scope.packed : scope.slots) - 1))(made.slot, `${path}.slot`);
+    (isConstant ? oneOf(constants) : absent)(made.constant, `${path}.constant`);
+    (kind === "input" || kind === "output" ? oneOf(ports[kind].map((p) => p.name)) : absent)(made.io, `${path}.io`);
+    count(strides, shape.length, `${path}.strides`);
+    if (isConstant || isPacked) fixed([...shape, ...strides, bytes], `${path}: fixed sizes`);
+    return made;
+  });
 }
 
-function kernel(value: unknown, path: string, id: string): Kernel {
-  const made = object({
-    entry: name, workgroup: list(integer(1, 65_535), 3), bindings: list(oneOf(["read", "read_write"] as const)), params: integer(0, 4096), safe: boolean,
-  })(value, path);
-  return { id, ...made, workgroup: made.workgroup as unknown as Kernel["workgroup"] };
-}
+const kernel = then(object({
+  entry: name, workgroup: list(integer(1, 65_535), 3), bindings: list(oneOf(["read", "read_write"])), params: integer(0, 4096), safe: boolean,
+}), (made, _, id) => ({ id, ...made }));
 
-/** The steps of a list whose first has number `index`, and the number after the last. */
-function steps(value: unknown, path: string, scope: Scope, index: number, depth: number): [AnyStep[], number] {
-  if (depth > MAX_DEPTH) fail("'if' and 'loop' steps are nested too deeply", path);
-  const made = list((v, p) => {
-    const one = step(v, p, scope, index, depth);
-    index = "end" in one ? one.end : index + 1;
-    return one;
-  })(value, path);
-  return [made, index];
-}
-
-function step(value: unknown, path: string, scope: Scope, index: number, depth: number): AnyStep {
-  const has = (key: string): boolean => Object.hasOwn(Object(value) as object, key), notes = { name: optional(text, ""), origin: optional(list(text), []) };
-  const inner = (v: unknown, p: string): AnyStep[] => {
-    const [made, end] = steps(v, p, scope, next, depth + 1);
-    next = end;
+/** Steps, numbered in preorder. */
+function steps(scope: Scope, ports: Ports): Reader<AnyStep[]> {
+  const size = expr(ports.names), notes = { name: optional(text, ""), origin: optional(list(text), []) };
+  const id = that<number>((v) => scope.buffers.has(v), "the id of a buffer");
+  const from = that<number>((v) => /^i(32|64)$/.test(scope.buffers.get(v)?.dtype ?? ""), "the id of a buffer of i32 or i64");
+  const measured = object({ buffer: from });
+  const inner: Reader<AnyStep[]> = (value, path) => {
+    if (scope.depth++ > MAX_DEPTH) fail("'if' and 'loop' steps are nested too deeply", path);
+    const made = list(step)(value, path);
+    scope.depth--;
     return made;
   };
-  let next = index + 1;
-  const id: Reader<number> = (v, p) => (scope.buffers.has(v as number) ? (v as number) : fail(`there is no buffer ${String(v).slice(0, 20)}`, p));
-  if (has("if")) {
-    const { if: made } = object({ if: object({ cond: id, then: inner, else: inner }), ...notes })(value, path);
-    return { kind: "if", index, end: next, cond: made.cond, then: made.then, orelse: made.else };
-  }
-  const integers: Reader<number> = (v, p) => (/^i(32|64)$/.test(scope.buffers.get(id(v, p))!.dtype) ? (v as number) : fail("must be a buffer of i32 or i64", p));
-  if (has("loop")) {
-    const trip: Reader<number | { buffer: number }> = (v, p) => (typeof v === "object" && !Array.isArray(v) ? object({ buffer: integers })(v, p) : scope.size(v, p) as number);
-    const { loop: made } = object({ loop: object({ trip, cond: optional(id, null), body: inner }), ...notes })(value, path);
-    const measured = typeof made.trip === "object" && "buffer" in made.trip;
-    return {
-      kind: "loop", index, end: next, trip: measured ? 0 : made.trip as number, tripBuffer: measured ? (made.trip as { buffer: number }).buffer : null,
-      cond: made.cond, body: made.body,
-    };
-  }
-  if (has("dim")) {
-    if (depth > 0) fail("is not among the steps at the top", path);
-    const { dim: made } = object({ dim: object({ name: oneOf(scope.ports.names), from: integers }), ...notes })(value, path);
-    return { kind: "dim", index, name: made.name, buffer: made.from };
-  }
-  return plainStep(value, path, scope, index, id);
+  const controls = {
+    if: object({ cond: id, then: inner, else: inner }),
+    loop: object({
+      trip: (v: unknown, p: string) => (v instanceof Object && !Array.isArray(v) ? measured(v, p) : size(v, p)),
+      cond: optional(id, null), body: inner,
+    }),
+    dim: object({ name: (v: unknown, p: string) => oneOf(ports.names)(v, p), from }),
+  };
+  const plain = plainStep(scope, size, id);
+  const step: Reader<AnyStep> = (value, path) => {
+    const index = scope.at++, kind = (["if", "loop", "dim"] as const).find((k) => Object.hasOwn(Object(value) as object, k));
+    if (!kind) return { kind: "step", index, ...plain(value, path) };
+    if (kind === "dim" && scope.depth > 1) fail("is not among the steps at the top", path);
+    const { [kind]: made } = object<Record<string, Reader<unknown>>>({ [kind]: controls[kind], ...notes })(value, path);
+    return { kind, index, end: scope.at, ...(made as object) } as AnyStep;
+  };
+  return inner;
 }
 
-function plainStep(value: unknown, path: string, scope: Scope, index: number, id: Reader<number>): Step {
-  const { size, sizes } = scope;
-  const dispatch: Reader<Dispatch> = (v, p) => {
-    const made = object({ kernel: name, args: list(id), params: sizes, grid: list(size, 3) })(v, p), known = scope.kernels.get(made.kernel);
-    if (!known) return fail("there is no such kernel", `${p}.kernel`);
-    if (made.args.length !== known.bindings.length) fail(`must have ${known.bindings.length} elements`, `${p}.args`);
-    if (made.params.length !== known.params) fail(`must have ${known.params} elements`, `${p}.params`);
-    return made as typeof made & Pick<Dispatch, "grid">;
-  };
-  const made = object({
+function plainStep(scope: Scope, size: ReturnType<typeof expr>, id: Reader<number>) {
+  const sizes = list(size);
+  const dispatch = then(object({ kernel: name, args: list(id), params: sizes, grid: list(size, 3) }), (made, path) => {
+    const known = scope.kernels.get(made.kernel) ?? fail("there is no such kernel", `${path}.kernel`);
+    count(made.args, known.bindings.length, `${path}.args`);
+    count(made.params, known.params, `${path}.params`);
+    return made;
+  });
+  return then(object({
     name, origin: list(text), writes: object({ buffer: id, shape: sizes, strides: sizes, offset: size }),
-    alternates: list(object({ tag: text, dispatches: list(dispatch) }) as Reader<Alternate>),
-  })(value, path);
-  const { alternates, writes } = made;
-  if (alternates.length < 1 || alternates.length > 255) fail("must have 1 to 255 elements", `${path}.alternates`);
-  if (writes.strides.length !== writes.shape.length) fail(`must have ${writes.shape.length} elements`, `${path}.writes.strides`);
-  return { kind: "step", index, ...made };
+    alternates: list(object({ tag: text, dispatches: list(dispatch) })),
+  }), (made, path) => {
+    const { alternates, writes } = made;
+    integer(1, 255)(alternates.length, `${path}.alternates.length`);
+    count(writes.strides, writes.shape.length, `${path}.writes.strides`);
+    return made;
+  });
 }
 
 /** Inputs and outputs are sized before the run, not by what is read during it. */
 function checkMeasured(path: string, made: readonly AnyStep[], ports: Ports): void {
   const measured = new Set(made.flatMap((s) => (s.kind === "dim" ? [s.name] : [])));
-  for (const port of [...ports.inputs, ...ports.outputs]) {
-    const found = port.shape.flatMap((e) => [...namesOf(e)]).find((n) => measured.has(n));
+  for (const port of [...ports.input, ...ports.output]) {
+    const found = port.shape.flatMap(namesOf).find((n) => measured.has(n));
     if (found !== undefined) fail(`'${found}' is read during the run, '${port.name}' has it`, path);
   }
 }

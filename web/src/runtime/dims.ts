@@ -69,7 +69,7 @@ export class DimSolver {
   /** The shape of a port where the plan alone fixes it, else null. */
   fixedShape(port: PlanPort): number[] | null {
     const only = new Map(this.plan.dims.filter((d) => least(d) === greatest(d)).map((d) => [d.name, least(d)]));
-    const fixed = port.shape.every((e) => [...namesOf(e)].every((n) => only.has(n)));
+    const fixed = port.shape.every((e) => namesOf(e).every((n) => only.has(n)));
     return fixed ? port.shape.map((e) => evaluate(e, only)) : null;
   }
 }
@@ -89,7 +89,7 @@ function checkExtents(port: PlanPort, shape: readonly number[], dims: DimValues)
   port.shape.forEach((entry, axis) => {
     const wanted = evaluate(entry, dims);
     if (shape[axis] === wanted) return;
-    const reason = namesOf(entry).size > 0 ? `, which is ${show(entry)} for ${text(dims)}` : "";
+    const reason = namesOf(entry).length > 0 ? `, which is ${show(entry)} for ${text(dims)}` : "";
     throw new InputError(`is ${shape[axis]}, must be ${wanted}${reason}`, `input "${port.name}", axis ${axis}`);
   });
 }

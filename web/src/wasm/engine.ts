@@ -57,7 +57,7 @@ export class WasmEngine implements Engine {
   constructor(readonly options: OpenOptions) {
     this.plan = options.plan;
     this.variant = options.variant;
-    this.packed = region(this.variant.packedSlots, new Map(), this.variant.id);
+    this.packed = region(this.variant.packed_slots, new Map(), this.variant.id);
     this.#choices = new Uint8Array(flatten(this.variant.steps).length);
     this.#pointers = new Uint32Array(this.plan.constants.length);
   }
@@ -143,9 +143,10 @@ export class WasmEngine implements Engine {
 
   // ------------------------------------------------------------ calls
 
-  async ask(ops: readonly Op[]): Promise<readonly (number | ArrayBuffer)[]> {
+  /** `sizes`: the dimension values of a run. */
+  async ask(ops: readonly Op[], sizes?: string): Promise<readonly (number | ArrayBuffer)[]> {
     this.alive();
-    return this.#links[0]!.ops(ops);
+    return this.#links[0]!.ops(ops, sizes);
   }
 
   /** Where the parts of the block lie by which the library is called. */

@@ -75,7 +75,7 @@ export class WebGpuEngine implements Engine {
   }
 
   get #prefers(): string | null {
-    return this.isCpu ? this.variant.cpuAdapterPrefers : null;
+    return this.isCpu ? this.variant.cpu_adapter_prefers : null;
   }
 
   #adopt(device: GPUDevice): void {
@@ -93,7 +93,7 @@ export class WebGpuEngine implements Engine {
   async #fill(): Promise<void> {
     const { device, variant } = this;
     const kernels = [...this.#kernels(variant.prologue, true), ...this.#kernels(variant.steps, false)];
-    const space = region(variant.packedSlots, new Map(), variant.id);
+    const space = region(variant.packed_slots, new Map(), variant.id);
     this.#packed = new Arena(device, "packed");
     const packed = guarded(device, `packed weights of ${variant.id}`, () => this.#packed.fit(space));
     this.#packedPlaces = this.#packed.places(space);

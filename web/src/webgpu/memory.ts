@@ -134,7 +134,7 @@ export class GpuMemory implements Memory {
   #fit(dims: DimValues): [Place[], Failed] {
     const { plan, variant } = this.engine;
     const space = region(variant.slots, dims, variant.id);
-    checkSlots(variant, dims, space, region(variant.packedSlots, new Map(), variant.id));
+    checkSlots(variant, dims, space, region(variant.packed_slots, new Map(), variant.id));
     const whole = this.lean || this.#arena.bytes > 0 ? null : reserved(plan, variant);
     for (const room of whole ? [whole, space] : [space]) {
       const made = guarded(this.#device, `${variant.id}: arena of ${room.total} bytes`, () => {

@@ -1,6 +1,6 @@
 /** Steps and sizes as numbers: grids, parameters, spans, ranges of steps. */
 
-import type { AnyStep, Alternate, Dispatch, Step } from "../bundle/format.js";
+import type { AnyStep, Alternate, Dispatch, LoopStep, Step } from "../bundle/format.js";
 import { evaluate } from "../bundle/expr.js";
 import { evaluateSize, type Extent } from "../bundle/layout.js";
 import type { DimValues } from "../engine.js";
@@ -42,19 +42,24 @@ export function params(dispatch: Dispatch, dims: DimValues): number[] {
 export function within(steps: readonly AnyStep[], first: number, last: number): AnyStep[] {
   return steps.flatMap((step): AnyStep[] => {
     if (step.kind === "if") {
-      const then = within(step.then, first, last), orelse = within(step.orelse, first, last);
-      return then.length + orelse.length > 0 ? [{ ...step, then, orelse }] : [];
+      const then = within(step.then, first, last), orelse = within(step.else, first, last);
+      return then.length + orelse.length > 0 ? [{ ...step, then, else: orelse }] : [];
     }
     return (step.kind === "dim" ? 0 : first) <= step.index && step.index < last ? [step] : [];
   });
+}
+
+/** The buffer that a trip count is read from; null where the plan tells it. */
+export function tripBuffer({ trip }: LoopStep): number | null {
+  return (trip as { buffer?: number }).buffer ?? null;
 }
 
 /** The buffers that decide what runs: conditions, trip counts and measured sizes. */
 export function controlBuffers(steps: readonly AnyStep[]): Set<number> {
   const found = flatten(steps).flatMap((step) => {
     if (step.kind === "if") return [step.cond];
-    if (step.kind === "loop") return [step.cond, step.tripBuffer];
-    return step.kind === "dim" ? [step.buffer] : [];
+    if (step.kind === "loop") return [step.cond, tripBuffer(step)];
+    return step.kind === "dim" ? [step.from] : [];
   });
   return new Set(found.filter((b): b is number => b !== null));
 }

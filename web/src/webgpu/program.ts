@@ -1,13 +1,13 @@
 /** From steps and dimension values to launches with their bindings: one uniform buffer holds all parameters. */
 
-import type { AnyStep, Dispatch } from "../bundle/format.js";
+import type { AnyStep, Dispatch, Expr } from "../bundle/format.js";
 import { alignUp } from "../bundle/dtypes.js";
 import { evaluate } from "../bundle/expr.js";
 import { evaluateSize } from "../bundle/layout.js";
 import type { DimValues } from "../engine.js";
 import type { WebGpuEngine } from "./engine.js";
 import { makeBuffer, UNIFORM } from "./gpu.js";
-import { grid, params } from "./numbers.js";
+import { grid, params, tripBuffer } from "./numbers.js";
 import type { Element, Item, Launch, Measured, Program } from "./record.js";
 import type { Place } from "./segments.js";
 
@@ -50,14 +50,14 @@ class Builder {
     const program: Item[] = [];
     for (const [at, step] of steps.entries()) {
       if (step.kind === "dim") {
-        program.push(this.#measured(step.name, step.buffer, steps.slice(at + 1)));
+        program.push(this.#measured(step.name, step.from, steps.slice(at + 1)));
         break; // the rest is made when its sizes are known
       }
       if (step.kind === "if") {
         const cond = this.#element(step.cond);
-        program.push({ kind: "branch", cond, then: this.walk(step.then), orelse: this.walk(step.orelse) });
+        program.push({ kind: "branch", cond, then: this.walk(step.then), orelse: this.walk(step.else) });
       } else if (step.kind === "loop") {
-        const trip = step.tripBuffer === null ? evaluate(step.trip, this.dims) : this.#element(step.tripBuffer);
+        const measured = tripBuffer(step), trip = measured === null ? evaluate(step.trip as Expr, this.dims) : this.#element(measured);
         const cond = step.cond === null ? null : this.#element(step.cond);
         program.push({ kind: "cycle", trip, cond, body: this.walk(step.body) });
       } else {
