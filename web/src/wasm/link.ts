@@ -1,6 +1,7 @@
 /**
  * Requests to a machine, answered in their order. The machine is in a worker, so that a run never blocks a page. One whose runs
- * are shorter than a message takes moves to the calling thread, and back when a run takes long.
+ * are shorter than a message takes moves to the calling thread; it leaves before
+ * a run of other sizes, and when a run takes long.
  */
 
 import { DeviceError, DeviceLost, OutOfMemory } from "../errors.js";
@@ -21,6 +22,7 @@ interface Seat {
 const SIZE_REMEDY = "Pack the model with another range (--dim name=lo..hi)";
 const QUICK = 2, SLOW = 6; // milliseconds of a run below which a machine comes near, and above which it leaves
 const RUNS = 3; // so many quick ones in a row
+const MOVES = 8; // after so many it stays
 const LIGHT = 64 << 20; // bytes that may be copied for it
 
 export class Link {
@@ -31,12 +33,16 @@ export class Link {
   #opened: Request["open"];
   #held: (() => void)[] | null = null;
   #quick = 0;
+  #moves = 0;
+  #sizes = "";
   #gone = "";
   #count = 0;
 
   /** `movable`: nobody else works on its memory. */
   constructor(readonly where: string, private movable: boolean) {
-    this.#seat = this.#sit(typeof Worker === "undefined");
+    const alone = typeof Worker === "undefined";
+    this.movable &&= !alone;
+    this.#seat = this.#sit(alone);
   }
 
   #sit(near: boolean): Seat {
@@ -58,6 +64,7 @@ export class Link {
   /** To the other side, memory and all. Requests meanwhile wait; where there is no room for two, it stays and stays for good. */
   async #move(): Promise<void> {
     const old = this.#seat, held: (() => void)[] = (this.#held = []);
+    this.movable = ++this.#moves < MOVES;
     try {
       const [all] = (await this.#send(old, { leave: true })) as [ArrayBuffer];
       const seat = this.#sit(!old.near);
@@ -79,11 +86,19 @@ export class Link {
   #judge(ran: number): void {
     if (!this.movable || this.#held || this.#waiting.size > 0) return;
     this.#quick = ran < QUICK ? this.#quick + 1 : 0;
-    if (this.#seat.near ? ran > SLOW && typeof Worker !== "undefined" : this.#quick >= RUNS) void this.#move();
+    if (this.#seat.near ? ran > SLOW : this.#quick >= RUNS) void this.#move();
   }
 
-  /** Rejects with DeviceLost, OutOfMemory or DeviceError. Written bytes are transferred: they are gone from here. */
-  ask(request: Omit<Request, "id">): Promise<Results> {
+  /**
+   * Rejects with DeviceLost, OutOfMemory or DeviceError. Written bytes are transferred: they are gone from here. `sizes`: how long
+   * a run takes depends on them.
+   */
+  ask(request: Omit<Request, "id">, sizes = this.#sizes): Promise<Results> {
+    if (sizes !== this.#sizes) {
+      this.#quick = 0;
+      if (this.#seat.near && this.movable && !this.#held) void this.#move();
+    }
+    this.#sizes = sizes;
     this.#opened = request.open ?? this.#opened;
     if (request.ops?.some((op) => op[0] === "grow" && op[1] > LIGHT)) this.movable = false;
     if (!this.#held) return this.#send(this.#seat, request);
@@ -99,8 +114,8 @@ export class Link {
     });
   }
 
-  ops(ops: readonly Op[]): Promise<Results> {
-    return this.ask({ ops });
+  ops(ops: readonly Op[], sizes?: string): Promise<Results> {
+    return this.ask({ ops }, sizes);
   }
 
   /** From now on the worker serves a pool. */

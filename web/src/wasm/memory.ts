@@ -16,6 +16,7 @@ const MOST = 2 ** 31;
 /** `at` counts from the start of the arena. */
 interface Port { readonly name: string; readonly dtype: DTypeName; readonly at: number; readonly size: Extent }
 interface Ready {
+  readonly key: string;
   readonly dims: DimValues;
   readonly space: Region;
   readonly inputs: ReadonlyMap<string, Port>;
@@ -48,7 +49,7 @@ export class WasmMemory implements Memory {
     ops.push(...this.engine.steps(call.dims, base, call.first, call.last));
     if (isWhole) for (const { from, to } of ready.states) ops.push(["copy", base + from.at, base + to.at, to.size.bytes]);
     this.#home = isWhole ? ready : call.fresh ? null : this.#home && ready;
-    return this.#bring(ops, ports, base);
+    return this.#bring(ops, ports, base, ready.key);
   }
 
   async prepare(dims: DimValues): Promise<void> {
@@ -80,14 +81,14 @@ export class WasmMemory implements Memory {
 
   #ready(dims: DimValues): Ready {
     const key = [...dims.values()].join();
-    const ready = this.#sizes.get(key) ?? this.#layout(dims);
+    const ready = this.#sizes.get(key) ?? this.#layout(dims, key);
     this.#sizes.delete(key); // the latest is the last
     this.#sizes.set(key, ready);
     if (this.#sizes.size > KEPT_SIZES) this.#sizes.delete(this.#sizes.keys().next().value!);
     return ready;
   }
 
-  #layout(dims: DimValues): Ready {
+  #layout(dims: DimValues, key: string): Ready {
     const { plan, variant } = this.engine, space = region(variant.slots, dims, variant.id);
     if (space.sizes.some((n) => n >= MOST)) {
       throw new OutOfMemory("a tensor would have 2 GiB or more, which WebAssembly cannot address", variant.id, "Use smaller sizes");
@@ -99,7 +100,7 @@ export class WasmMemory implements Memory {
     };
     const inputs = new Map(plan.inputs.map((p) => port("input", p))), outputs = new Map(plan.outputs.map((p) => port("output", p)));
     const states = plan.states.map((s) => ({ from: outputs.get(s.output)!, to: inputs.get(s.input)! }));
-    return { dims, space, inputs, outputs, states };
+    return { key, dims, space, inputs, outputs, states };
   }
 
   /** States on their way from where they lie to where these sizes have them. */
@@ -146,9 +147,9 @@ export class WasmMemory implements Memory {
     });
   }
 
-  async #bring(ops: readonly Op[], ports: readonly Port[], base: number): Promise<Map<string, Tensor>> {
+  async #bring(ops: readonly Op[], ports: readonly Port[], base: number, sizes?: string): Promise<Map<string, Tensor>> {
     const reads = ports.map(({ at, size }): Op => ["read", base + at, size.bytes]);
-    const results = await this.#settled(this.engine.ask([...ops, ...reads]));
+    const results = await this.#settled(this.engine.ask([...ops, ...reads], sizes));
     return new Map(ports.map(({ name, dtype, size }, k) =>
       [name, { dtype, shape: size.shape, data: fromStorage(results[k] as ArrayBuffer, 0, dtype, size) }]));
   }
