@@ -118,13 +118,14 @@ def decoded(tensors: Mapping[str, Any]) -> dict[str, Array]:
 
 
 @contextlib.contextmanager
-def opened(chromium: Any, dist: Path) -> Iterator[Kit]:
-    """A page of its own with the package; errors that nobody caught fail the test at the end."""
+def opened(chromium: Any, dist: Path, *, isolated: bool = False) -> Iterator[Kit]:
+    """A page of its own with the package, cross-origin isolated or not; errors that nobody caught fail the test at the end."""
     server = Server()
     context = chromium.new_context()
     context.set_default_timeout(120_000)
     errors: list[str] = []
     try:
+        server.faults.isolated = isolated
         server.mount("/dist", dist)
         server.put("/kit.js", SCRIPT, "text/javascript")
         server.put("/", PAGE)
