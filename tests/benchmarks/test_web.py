@@ -12,8 +12,8 @@ pytest.importorskip("playwright")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("starlette")
 
-from benchmarks import web  # noqa: E402
-from tests.models import real_inputs  # noqa: E402
+from benchmarks import web
+from tests.models import real_inputs
 
 pytestmark = [pytest.mark.device, pytest.mark.slow]
 
