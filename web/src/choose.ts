@@ -33,7 +33,7 @@ interface Remembered {
 /** The candidates in order of preference. */
 export async function choose(plan: Plan, id: string, asked: DeviceName, store: Store): Promise<Choice> {
   if (!["auto", "webgpu", "wasm"].includes(asked)) {
-    throw new InputError(`there is no device "${String(asked)}"`, "load", 'Use "auto", "webgpu" or "wasm"');
+    throw new InputError(`is no device: "${String(asked)}"`, "load", 'Use "auto", "webgpu" or "wasm"');
   }
   const passed: { device: string; taken: boolean; why: string }[] = [];
   const found: { device: Device; variant: Variant }[] = [];
@@ -44,7 +44,7 @@ export async function choose(plan: Plan, id: string, asked: DeviceName, store: S
     else found.push({ device, variant });
   }
   const missing = DEVICES.filter((d) => !plan.variants.some((v) => d.takes(v)));
-  for (const { kind } of missing) passed.push({ device: kind, taken: false, why: "the bundle has no variant for it" });
+  for (const { kind } of missing) passed.push({ device: kind, taken: false, why: "the bundle lacks it" });
   const adapter = await describeAdapter(), both = new Set(found.map((f) => f.device.kind)).size > 1;
   const key = asked === "auto" && both ? await keyOf(id, adapter?.name ?? "") : null;
   const known = key === null ? null : await recall(store, key);

@@ -31,8 +31,8 @@ export function rank(deviceClass: string): number {
 
 /** Why nothing here takes the variant. */
 export function stranger(entry: Pick<Entry, "backend" | "class">): string {
-  if (entry.backend === "c") return `machine code of class ${entry.class}, not for browsers`;
-  return `class ${entry.class} is none of browsers`;
+  if (entry.backend === "c") return `class ${entry.class} is not for browsers`;
+  return `class ${entry.class} is not for browsers`;
 }
 
 /** The WebGPU adapter in words, and whether it computes on the CPU; null where there is none. */

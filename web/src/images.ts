@@ -65,10 +65,10 @@ function sizeOf(source: ImageSource, where: string): Size {
   const side = (name: string): number | undefined => given[`video${name}`] ?? given[`natural${name}`] ?? given[`display${name}`] ?? given[name.toLowerCase()];
   const width = side("Width"), height = side("Height");
   if (typeof width !== "number" || typeof height !== "number") {
-    throw new InputError("is neither an array nor a tensor nor a picture", where, TENSOR);
+    throw new InputError("is neither an array nor a picture", where, TENSOR);
   }
   if (width > 0 && height > 0) return { width, height };
-  throw new InputError("the picture has no pixels (yet)", where, "Wait until it is loaded (a video: loadeddata)");
+  throw new InputError("the picture has no pixels (yet)", where, "Wait for load or loadeddata");
 }
 
 /** The size that the port takes: the picture's where it is free, its aspect kept where one side is fixed. */
@@ -110,7 +110,7 @@ function draw(source: ImageSource, natural: Size, size: Size, channels: number, 
     target.drawImage(drawn, 0, 0, size.width, size.height);
     return target.getImageData(0, 0, size.width, size.height).data;
   } catch (error) {
-    throw new InputError(`the picture cannot be read (${String(error)})`, where, "One of another site needs CORS, a closed frame is gone", { cause: error });
+    throw new InputError(`the picture cannot be read (${String(error)})`, where, "It may need CORS, or be closed", { cause: error });
   }
 }
 

@@ -49,7 +49,7 @@ async function whyNot(entry: Entry, device: Device | undefined): Promise<string>
 function lacksMemory(entry: Entry): string {
   const told = (globalThis.navigator as { deviceMemory?: number } | undefined)?.deviceMemory;
   const room = Math.min(entry.backend === "c" ? 4 : Infinity, told !== undefined && told < 8 ? told : Infinity) * 2 ** 30;
-  return entry.peak_bytes <= room ? "" : `needs ${megabytes(entry.peak_bytes)} of memory, there are ${megabytes(room)}`;
+  return entry.peak_bytes <= room ? "" : `needs ${megabytes(entry.peak_bytes)} of ${megabytes(room)}`;
 }
 
 function megabytes(bytes: number): string {

@@ -103,7 +103,7 @@ class Devices {
     const engine = await this.#open();
     if (engine) return engine;
     const why = this.#considered.map((c) => `${c.device}: ${c.why}`).join("; ");
-    throw new DeviceError(`no variant of the bundle runs here: ${why}`, this.bundle.manifest.name, "Pack it with --target browser");
+    throw new DeviceError(`no variant runs here: ${why}`, this.bundle.manifest.name, "Pack it with --target browser");
   }
 
   /** The next one after a failure of the one before; null where none is left. */

@@ -75,7 +75,7 @@ export class Bundle implements Weights {
       ...plan.variants.flatMap((v) => [v.source, ...Object.values(v.prebuilt)]),
     ];
     const missing = named.find((name) => !this.manifest.files.has(name));
-    if (missing) throw new BundleError("the plan names a member that is not there", missing, AGAIN);
+    if (missing) throw new BundleError("is missing", missing, AGAIN);
     return plan;
   }
 
@@ -84,7 +84,7 @@ export class Bundle implements Weights {
     try {
       return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     } catch {
-      throw new BundleError("member is not UTF-8 text", member, AGAIN);
+      throw new BundleError("is not UTF-8 text", member, AGAIN);
     }
   }
 
@@ -99,7 +99,7 @@ export class Bundle implements Weights {
   /** A member's bytes, checked: from storage, else from the source, from where it is then kept. */
   async #read(member: string, buffer: (bytes: number) => Uint8Array, filled?: Filled): Promise<Uint8Array> {
     const listed = this.manifest.files.get(member), { signal } = this, { entries } = this.opened.head, { source } = this.opened;
-    if (!listed) throw new BundleError("member is missing", member, AGAIN);
+    if (!listed) throw new BundleError("is missing", member, AGAIN);
     const data = buffer(listed.bytes), right = async (): Promise<boolean> => (await sha256(data)) === listed.sha256;
     const blob = await this.#store.get(listed.sha256);
     if (blob) {
@@ -115,7 +115,7 @@ export class Bundle implements Weights {
     for (let tries = 1; ; tries++) {
       await source.read(entries.get(member)!.start, data, signal, filled);
       if (await right()) break;
-      if (tries === TRIES || !source.again()) throw new BundleError("member does not match its SHA-256", member, AGAIN);
+      if (tries === TRIES || !source.again()) throw new BundleError("does not match its SHA-256", member, AGAIN);
       wrong = true;
     }
     if (wrong) this.counters.repaired += data.length;

@@ -24,7 +24,7 @@ export function parseJson(data: Uint8Array, where: string): unknown {
 }
 
 export function fail(why: string, path: string): never {
-  throw new BundleError(why, path, "Pack it again.");
+  throw new BundleError(why, path, "Pack it again");
 }
 
 /** A reader of what passes a test. */
@@ -42,7 +42,7 @@ export function integer(low = 0, high = Number.MAX_SAFE_INTEGER): Reader<number>
 }
 
 export const boolean: Reader<boolean> = that((v) => typeof v === "boolean", "true or false");
-export const size: Reader<number> = that((v) => Number.isFinite(v) && v >= 0, "a number, not negative");
+export const size: Reader<number> = that((v) => Number.isFinite(v) && v >= 0, "a number from 0 on");
 export const text: Reader<string> = that((v) => typeof v === "string" && v.length <= MAX_TEXT, "a string");
 export const name: Reader<string> = then(text, (v, path) => v || fail("must not be empty", path));
 export const member: Reader<string> = then(text, (v) => {

@@ -14,7 +14,7 @@ export function validate(expr: unknown, names: ReadonlySet<string>, where: strin
   let nodes = 0;
   const fail = (why: string): never => { throw new BundleError(why, where) };
   const walk = (e: unknown, depth: number): void => {
-    if (++nodes > MAX_NODES || depth > MAX_DEPTH) fail(`size expression is larger than allowed`);
+    if (++nodes > MAX_NODES || depth > MAX_DEPTH) fail(`a size expression larger than allowed`);
     if (typeof e === "number") {
       if (!Number.isSafeInteger(e)) fail(`${e} is no integer, or beyond 2**53 - 1`);
     } else if (typeof e === "string") {

@@ -29,16 +29,16 @@ export interface Head extends Validators {
 /** Everything that can be said about the parts before they are used. */
 async function makeHead(validators: Validators, directory: Uint8Array, raw: Uint8Array, hash: string | null): Promise<Head> {
   const entries = readDirectory(directory), id = await sha256(raw), { size, etag, modified } = validators;
-  if (hash !== null && hash.trim() !== id) throw new BundleError("the manifest does not match its SHA-256", MANIFEST, AGAIN);
+  if (hash !== null && hash.trim() !== id) throw new BundleError("does not match its SHA-256", MANIFEST, AGAIN);
   const manifest = parseManifest(parseJson(raw, MANIFEST));
   const listed = new Map([...manifest.files].map(([name, { bytes }]) => [name, bytes]));
   listed.set(MANIFEST, raw.length).set(MANIFEST_HASH, 64);
   for (const [name, bytes] of listed) {
     const found = entries.get(name)?.size;
-    if (found !== bytes) throw new BundleError(found === undefined ? "member is missing" : "member has another size than the manifest says", name, AGAIN);
+    if (found !== bytes) throw new BundleError(found === undefined ? "is missing" : "has another size than the manifest says", name, AGAIN);
   }
   for (const name of entries.keys()) {
-    if (!listed.has(name)) throw new BundleError("member is not in the manifest", name, "Do not use this file.");
+    if (!listed.has(name)) throw new BundleError("is not in the manifest", name, "Do not use it");
   }
   return { size, etag, modified, directory, raw, entries, manifest, id };
 }
@@ -51,7 +51,7 @@ export async function readHead(source: Source, validators: Validators, tail: Uin
   const entries = readDirectory(directory);
   const read = async (name: string): Promise<Uint8Array> => {
     const entry = entries.get(name);
-    if (!entry) throw new BundleError("member is missing", name, AGAIN);
+    if (!entry) throw new BundleError("is missing", name, AGAIN);
     const bytes = new Uint8Array(entry.size);
     await source.read(entry.start, bytes, signal);
     return bytes;

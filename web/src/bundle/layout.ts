@@ -63,7 +63,7 @@ export function extent(buffer: Buffer, dims: DimValues, writes?: Writes): Extent
   const bytes = evaluateSize(buffer.bytes, dims, where);
   const last = shape.reduce((sum, n, axis) => sum + (n - 1) * strides[axis]!, offset);
   if (!shape.includes(0) && storageBytes(buffer.dtype, last + 1) > bytes) {
-    throw new BundleError(`its elements do not fit its ${bytes} bytes for ${text(dims)}`, where);
+    throw new BundleError(`does not fit its ${bytes} bytes for ${text(dims)}`, where);
   }
   return { dtype: buffer.dtype, shape, strides, offset, bytes };
 }

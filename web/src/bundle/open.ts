@@ -28,7 +28,7 @@ export async function openSource(from: string | URL | Blob, received: (bytes: nu
   signal?.throwIfAborted();
   if (from instanceof Blob) {
     const head = await headOf(new BlobSource(from), { size: from.size, etag: null, modified: null }, signal);
-    return { head, source: new BlobSource(from), store: nowhere("the bundle is a file of the page"), note: "" };
+    return { head, source: new BlobSource(from), store: nowhere("a file of the page"), note: "" };
   }
   const url = new URL(from, globalThis.document?.baseURI ?? globalThis.location?.href).href, store = await openStore(cache);
   const key = HEAD + (await sha256(new TextEncoder().encode(url))), known = await unpackHead(await store.get(key));

@@ -34,7 +34,7 @@ export class Places {
         pieces.push({ name: constant.name, offset: come.bytes, start: slot.start, stop: slot.stop });
         come.bytes += slot.stop - slot.start;
         come.parts++;
-        if (come.bytes > sizeOf(constant)) this.#fail(constant, "is larger than its shape says");
+        if (come.bytes > sizeOf(constant)) this.#fail(constant, "has another size than its shape says");
       }
     }
     return pieces;

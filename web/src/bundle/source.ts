@@ -33,7 +33,7 @@ export class BlobSource implements Source {
 export async function fill(blob: Blob, into: Uint8Array, signal?: AbortSignal, filled?: Filled): Promise<void> {
   const cursor = { at: 0 };
   await pour(blob.stream(), into, cursor, signal, filled);
-  if (cursor.at < into.length) throw new BundleError("the file ends too early", "bundle");
+  if (cursor.at < into.length) throw new BundleError("ends too early", "bundle");
 }
 
 const SCRATCH = 256 * 1024;
@@ -94,7 +94,7 @@ async function pause(milliseconds: number, signal?: AbortSignal): Promise<void> 
   signal?.throwIfAborted();
 }
 
-const KEPT = "Check the address and the connection; what was received is kept";
+const KEPT = "Check the address and the connection";
 
 /** An answer with a body; throws NetworkError where asking again makes no sense. */
 export async function request(url: string, init: RequestInit, signal?: AbortSignal): Promise<Response> {
@@ -130,7 +130,7 @@ export class HttpSource implements Source {
       const before = cursor.at;
       try {
         await this.#once(start, into, cursor, signal, filled);
-        if (cursor.at < into.length) throw new TypeError("the answer ended too early");
+        if (cursor.at < into.length) throw new TypeError("ended too early");
       } finally {
         this.received(cursor.at - before);
         if (cursor.at > before) progress();
@@ -143,7 +143,7 @@ export class HttpSource implements Source {
     const etag = response.headers.get("ETag");
     if (this.etag && etag && etag !== this.etag) {
       response.body?.cancel().catch(() => {});
-      throw new NetworkError("the file on the server has changed", this.url, "Load it again");
+      throw new NetworkError("changed on the server", this.url, "Load it again");
     }
     if (response.status === 206) return pour(response.body!, into, cursor, signal, filled);
     this.whole = await wholeOf(response, this.received);

@@ -18,7 +18,7 @@ const NAME = "tang-edge-1";
 async function opfs(why: string): Promise<Store> {
   const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle(NAME, { create: true });
   // some browsers have the folder but, outside of workers, no way to write
-  if (!("createWritable" in FileSystemFileHandle.prototype)) throw new Error("cannot be written here");
+  if (!("createWritable" in FileSystemFileHandle.prototype)) throw new Error("cannot be written");
   return {
     kind: "opfs",
     why,
@@ -82,7 +82,7 @@ export async function openStore(asked: "auto" | "opfs" | "cache" | "none"): Prom
     try {
       return await make(reasons.join("; "));
     } catch (error) {
-      reasons.push(`${kind}: ${globalThis.isSecureContext ? String(error) : "no secure context (https or localhost)"}`);
+      reasons.push(`${kind}: ${globalThis.isSecureContext ? String(error) : "needs https or localhost"}`);
     }
   }
   return nowhere(reasons.join("; "));

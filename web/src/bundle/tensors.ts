@@ -21,7 +21,7 @@ export interface Slot {
 export function parseTensors(data: Uint8Array, where: string): Map<string, Slot> {
   const view = new DataView(data.buffer, data.byteOffset, data.length);
   const base = data.length < 8 ? Infinity : 8 + Number(view.getBigUint64(0, true));
-  if (base - 8 > MAX_HEADER || base > data.length) throw new BundleError("safetensors header is too long", where);
+  if (base - 8 > MAX_HEADER || base > data.length) throw new BundleError("the header is too long", where);
   const shape = list(integer()), entry = object({ dtype: oneOf(TAGS), shape, data_offsets: list(integer(), 2) });
   const result = new Map<string, Slot>();
   for (const [key, value] of Object.entries(record((v) => v)(parseJson(data.subarray(8, base), where), where))) {
@@ -29,7 +29,7 @@ export function parseTensors(data: Uint8Array, where: string): Map<string, Slot>
     const path = `${where}: ${key.slice(0, 80)}`, made = entry(value, path), dtype = made.dtype.toLowerCase() as DTypeName;
     const [start, stop] = made.data_offsets as [number, number];
     if (made.shape.length > MAX_RANK || stop - start !== TYPES[dtype].BYTES_PER_ELEMENT * elements(made.shape) || base + stop > data.length) {
-      fail("bytes do not fit the shape or the file", path);
+      fail("does not fit its shape or the file", path);
     }
     result.set(key, { dtype, shape: made.shape, start: base + start, stop: base + stop });
   }

@@ -24,12 +24,12 @@ function version(value: unknown, newest: number, where: string): number {
   const [major, minor] = list(integer(0, 10_000), 2)((value as { version?: unknown } | null)?.version, path) as [number, number];
   if (major < 1) fail(`version ${major}.${minor} is no longer read`, path);
   if (major === 1 && minor <= newest) return minor;
-  throw new BundleError(`version ${major}.${minor} is newer than 1.${newest}, the newest that is read here`, path, "Upgrade tang-edge.");
+  throw new BundleError(`version ${major}.${minor} is newer than 1.${newest}`, path, "Upgrade tang-edge");
 }
 
 const dim = then(object({ name, min: integer(), max: integer(), multiple: optional(integer(1), 1) }), (made, path) => {
   const { min, max, multiple } = made;
-  return Math.floor(max / multiple) * multiple < min ? fail("no multiple lies in the range", path) : made;
+  return Math.floor(max / multiple) * multiple < min ? fail("no multiple is in the range", path) : made;
 });
 
 const any: Reader<unknown> = (v) => v;

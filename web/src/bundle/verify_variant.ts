@@ -102,7 +102,7 @@ function steps(scope: Scope, ports: Ports): Reader<AnyStep[]> {
   const from = that<number>((v) => /^i(32|64)$/.test(scope.buffers.get(v)?.dtype ?? ""), "the id of a buffer of i32 or i64");
   const measured = object({ buffer: from });
   const inner: Reader<AnyStep[]> = (value, path) => {
-    if (scope.depth++ > MAX_DEPTH) fail("'if' and 'loop' steps are nested too deeply", path);
+    if (scope.depth++ > MAX_DEPTH) fail("steps are nested too deeply", path);
     const made = list(step)(value, path);
     scope.depth--;
     return made;
@@ -119,7 +119,7 @@ function steps(scope: Scope, ports: Ports): Reader<AnyStep[]> {
   const step: Reader<AnyStep> = (value, path) => {
     const index = scope.at++, kind = (["if", "loop", "dim"] as const).find((k) => Object.hasOwn(Object(value) as object, k));
     if (!kind) return { kind: "step", index, ...plain(value, path) };
-    if (kind === "dim" && scope.depth > 1) fail("is not among the steps at the top", path);
+    if (kind === "dim" && scope.depth > 1) fail("must be at the top", path);
     const { [kind]: made } = object<Record<string, Reader<unknown>>>({ [kind]: controls[kind], ...notes })(value, path);
     return { kind, index, end: scope.at, ...(made as object) } as AnyStep;
   };

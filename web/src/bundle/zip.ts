@@ -52,7 +52,7 @@ export function directoryStart(tail: Uint8Array, size: number): number {
     const count = view.getUint16(10, true), bytes = view.getUint32(12, true), start = view.getUint32(16, true);
     if (start + bytes + END === size && count <= MAX_MEMBERS && bytes <= count * (CENTRAL + MAX_NAME)) return start;
   }
-  throw new BundleError("not a tang bundle, or truncated", "bundle", `${AGAIN} A bundle is made with: tang-edge pack MODEL.onnx`);
+  throw new BundleError("not a tang bundle, or truncated", "bundle", `${AGAIN}: tang-edge pack MODEL.onnx`);
 }
 
 /** The members of a file, by its directory (the bytes from `directoryStart` to the end). */
@@ -64,7 +64,7 @@ export function readDirectory(data: Uint8Array): Map<string, Entry> {
     const name = String.fromCharCode(...data.subarray(at, at + Math.min(length, MAX_NAME + 1)));
     checkMemberName(name);
     checkMemberSize(name, size);
-    if (entries.has(name)) throw new BundleError("member occurs twice", name, AGAIN);
+    if (entries.has(name)) throw new BundleError("occurs twice", name, AGAIN);
     const start = alignUp(header + LOCAL + length + 4, ALIGN); // 4: id and length of the padding
     entries.set(name, { name, crc, size, header, start });
     header = start + size;

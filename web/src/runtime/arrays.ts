@@ -6,7 +6,6 @@ import type { Extent } from "../bundle/layout.js";
 import { BundleError, InputError } from "../errors.js";
 
 const BITS: Readonly<Record<string, number>> = { i8: 8, u8: 8, bool: 8, i16: 16, u16: 16, i32: 32, u32: 32 };
-const I32 = 2 ** 31;
 
 export function bytesOf(array: TypedArray): Uint8Array<ArrayBuffer> {
   return new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
@@ -113,8 +112,8 @@ export function walk(size: Extent, visit: (logical: number, stored: number) => v
 export function toStorage(name: string, data: TypedArray, dtype: DTypeName, size: Extent): Uint8Array<ArrayBuffer> {
   const values = convert(data, dtype, size.dtype);
   if (values === null) {
-    throw new InputError(`has values outside of ${-I32}..${I32 - 1}, which this device cannot hold`, `input "${name}"`,
-      'Use device: "wasm", which holds all integers');
+    throw new InputError(`has values that this device cannot hold`, `input "${name}"`,
+      'Use device: "wasm"');
   }
   if (isDense(size)) return bytesOf(values);
   const stored = new TYPES[size.dtype](Math.floor(size.bytes / TYPES[size.dtype].BYTES_PER_ELEMENT));

@@ -81,8 +81,8 @@ function unbound(dim: Dim, free: DimValues): number {
     return value;
   }
   if (dim.min === dim.max) return dim.min;
-  throw new InputError("no input that was given has it alone on an axis, so its value is unknown", `dimension "${dim.name}"`,
-    "Give its value, or the state inputs explicitly, or pack the model with this dimension fixed");
+  throw new InputError("no given input tells it", `dimension "${dim.name}"`,
+    "Give its value or the states, or pack it with this dimension fixed");
 }
 
 function checkExtents(port: PlanPort, shape: readonly number[], dims: DimValues): void {
@@ -104,7 +104,7 @@ export function checkRange(dim: Dim, size: number, where: string): void {
   if (Number.isInteger(size) && size >= dim.min && size <= dim.max && size % dim.multiple === 0) return;
   const multiple = dim.multiple > 1 ? `, a multiple of ${dim.multiple}` : "";
   throw new InputError(`is ${size}; dimension "${dim.name}" must be in ${dim.min}..${dim.max}${multiple}`, where,
-    `Pack the model with another range (--dim ${dim.name}=lo..hi) if you need this size`);
+    `Pack it with --dim ${dim.name}=lo..hi`);
 }
 
 /** `f32 (batch, 3, 224, 224)` for a port. */

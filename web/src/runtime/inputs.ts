@@ -21,7 +21,7 @@ const isGpuBuffer = (value: unknown): value is GPUBuffer => typeof GPUBuffer !==
 /** The inputs by name. States may be left out. */
 export function checkInputs(solver: DimSolver, inputs: Inputs, readImage: ReadImage | undefined): Map<string, Given> {
   const { plan } = solver;
-  if (typeof inputs !== "object" || inputs === null) throw new InputError("takes an object of values by input name", "run");
+  if (typeof inputs !== "object" || inputs === null) throw new InputError("takes an object of inputs by name", "run");
   const states = new Set(plan.states.map((s) => s.input)), names = plan.inputs.map((p) => p.name);
   const wrong = [
     ...Object.keys(inputs).filter((n) => !names.includes(n)).map((n) => `"${n}" is no input`),
@@ -55,13 +55,13 @@ function shapeOf(solver: DimSolver, port: PlanPort): readonly number[] {
   const shape = solver.fixedShape(port);
   if (shape) return shape;
   throw new InputError(`has no fixed shape: the model takes ${describe(port)}`, `input "${port.name}"`,
-    "Pass { dtype, shape, data }, or { shape, buffer } for a GPU buffer");
+    "Pass { dtype, shape, data } or { shape, buffer }");
 }
 
 /** A tensor for a port, checked. */
 export function checkTensor(port: PlanPort, tensor: Tensor): Given {
   if (tensor.dtype !== port.dtype) {
-    throw new InputError(`has dtype ${tensor.dtype}, the model takes ${describe(port)}`, `input "${port.name}"`, "Convert it on purpose");
+    throw new InputError(`has dtype ${tensor.dtype}, the model takes ${describe(port)}`, `input "${port.name}"`, "Convert it");
   }
   return dense(port, tensor.data, tensor.shape);
 }
@@ -71,11 +71,11 @@ function dense(port: PlanPort, data: TypedArray, shape: readonly number[]): Give
   if (!(data instanceof type)) {
     throw new InputError(`is a ${(data as TypedArray).constructor.name}, the model takes ${describe(port)}`, where, `Pass a ${type.name}`);
   }
-  if (!shape.every((n) => Number.isInteger(n) && n >= 0)) throw new InputError(`has shape ${shape}`, where, "Sizes are natural numbers");
+  if (!shape.every((n) => Number.isInteger(n) && n >= 0)) throw new InputError(`has shape ${shape}`, where, "Use natural numbers");
   if (data.length !== elements(shape)) {
     throw new InputError(`has ${data.length} elements, shape ${shape.join(" x ") || "()"} takes ${elements(shape)}`, where);
   }
-  if (port.dtype === "bool" && (data as Uint8Array).some((v) => v > 1)) throw new InputError("has values that are neither 0 nor 1", where);
+  if (port.dtype === "bool" && (data as Uint8Array).some((v) => v > 1)) throw new InputError("has values other than 0 and 1", where);
   return { shape, feed: { kind: "data", data } };
 }
 

@@ -4,7 +4,7 @@ import type { Demotion, Dims, Inputs, Outputs, Port, Report, RunOptions, SelfTes
 import { evaluate, show } from "../bundle/expr.js";
 import type { Dim, Plan, PlanPort } from "../bundle/format.js";
 import type { Call, Engine, Memory } from "../engine.js";
-import { DeviceError, type DeviceLost, InputError, type KernelRefused } from "../errors.js";
+import { DeviceError, type DeviceLost, disposed, type KernelRefused } from "../errors.js";
 import { DimSolver } from "./dims.js";
 import { checkInputs, type ReadImage } from "./inputs.js";
 import type { LiveReport, ModelEvent } from "./report.js";
@@ -115,7 +115,7 @@ export class Model implements Host {
 
   /** A new session, with its own memory and state, over the same weights. */
   session(): Session {
-    if (this.#disposed) throw new InputError("the model was disposed of", "session", "Load it again");
+    if (this.#disposed) throw disposed();
     const session = new Session(this, (gone) => this.#sessions.delete(gone));
     this.#sessions.add(session);
     return session;
@@ -137,7 +137,7 @@ export class Model implements Host {
   }
 
   async recover(engine: Engine, error: DeviceLost): Promise<void> {
-    if (this.#disposed) throw new InputError("the model was disposed of while it ran", "run", undefined, { cause: error });
+    if (this.#disposed) throw disposed(error);
     if (engine !== this.#engine) return; // given up in the meantime
     this.#recovering ??= this.#revive(engine).finally(() => (this.#recovering = null));
     return this.#recovering;

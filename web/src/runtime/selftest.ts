@@ -42,7 +42,7 @@ export interface Subject {
 /** Runs the first golden vectors, demoting steps until they pass. Rejects with DeviceError where no alternate is left. */
 export async function selfTest(subject: Subject): Promise<SelfTest> {
   const golden = subject.plan.golden[0];
-  if (!golden) return { outcome: "skipped", why: "the bundle holds no golden vectors", vectors: 0, runs: 0, worst: 0 };
+  if (!golden) return { outcome: "skipped", why: "the bundle has no golden vectors", vectors: 0, runs: 0, worst: 0 };
   const vectors = await readVectors(subject, golden);
   for (let losses = 0; ; ) {
     try {
@@ -167,7 +167,7 @@ async function demote(subject: Subject, vectors: Vectors, failure: Failure | Ker
     }
   }
   if (demoted.length > 0) return demoted;
-  throw new DeviceError(`the self-test failed: ${why}, and no step departs from its golden sample`, whereOf(engine), "Choose another device and report this");
+  throw new DeviceError(`the self-test failed: ${why}, and no single step departs`, whereOf(engine), "Use another device and report this");
 }
 
 /** Another alternate for the step whose kernel was refused; none where that happened already. */
@@ -185,7 +185,7 @@ async function next(engine: Engine, step: Step, why: string): Promise<Demotion> 
   const tried = step.alternates.map((a) => a.tag).join(", "), nodes = step.origin.join(", ") || "none";
   throw new DeviceError(
     `the self-test failed: ${why}. Step ${step.index} (${step.name}) departs and has no alternate left (tried: ${tried}; model nodes: ${nodes})`,
-    whereOf(engine), "Choose another device and report this");
+    whereOf(engine), "Use another device and report this");
 }
 
 async function use(engine: Engine, step: Step, alternate: number, why: string): Promise<Demotion> {

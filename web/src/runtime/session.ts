@@ -3,7 +3,7 @@
 import type { Dims, Inputs, Outputs, RunOptions, Tensor } from "../api.js";
 import type { PlanPort } from "../bundle/format.js";
 import type { Call, DimValues, Engine, Memory } from "../engine.js";
-import { DeviceError, DeviceLost, InputError, KernelRefused } from "../errors.js";
+import { DeviceError, DeviceLost, disposed, InputError, KernelRefused } from "../errors.js";
 import type { DimSolver, Shapes } from "./dims.js";
 import { checkInputs, checkTensor, Copies, type Given, type ReadImage } from "./inputs.js";
 
@@ -39,7 +39,7 @@ interface Turn {
   readonly earlier: Promise<boolean>;
 }
 
-const BEGIN_ANEW = "Restore a snapshot, or go on from the start";
+const BEGIN_ANEW = "Restore a snapshot or begin anew";
 const nowhere = (kept: ReadonlyMap<string, Tensor> = new Map()): Place => ({ home: null, kept, line: {} });
 
 export class Session {
@@ -116,7 +116,7 @@ export class Session {
   }
 
   #stateGone(): DeviceLost {
-    return new DeviceLost("the device was lost, and with it the state of this session, which begins anew",
+    return new DeviceLost("the device was lost and with it the state, which begins anew",
       this.#host.engine.adapter, BEGIN_ANEW);
   }
 
@@ -133,7 +133,7 @@ export class Session {
   async #carryOut(turn: Turn): Promise<Map<string, Tensor>> {
     const made = await this.#persist((memory) => memory.run(turn.call), () => this.#afterLoss(turn));
     if (!turn.depends || (await turn.earlier)) return made;
-    throw new DeviceError("an earlier run of this session failed, and with it the state that this one was to go on from, which begins anew",
+    throw new DeviceError("an earlier run failed and with it the state, which begins anew",
       this.#host.engine.adapter, BEGIN_ANEW);
   }
 
@@ -165,7 +165,7 @@ export class Session {
     if (this.#place !== turn.after && this.#place.line === turn.after.line) this.#place = nowhere();
     if (turn.depends) throw this.#stateGone();
     for (const { feed } of turn.given.values()) {
-      if (feed.kind === "gpu") throw new DeviceLost("the device was lost, and with it a GPU buffer that is an input", this.#host.engine.adapter, "Make it again");
+      if (feed.kind === "gpu") throw new DeviceLost("the device was lost and with it a GPU buffer", this.#host.engine.adapter, "Make it again");
     }
   }
 
@@ -184,7 +184,7 @@ export class Session {
   /** The memory on the present device. */
   #held(): Memory {
     const { engine, failed } = this.#host;
-    if (this.#closed) throw closedError();
+    if (this.#closed) throw disposed();
     if (failed) throw failed;
     if (this.#memory && this.#engine === engine && this.#epoch === engine.epoch) return this.#memory;
     this.#memory?.close();
@@ -194,7 +194,7 @@ export class Session {
   }
 
   #checked(inputs: Inputs): Map<string, Given> {
-    if (this.#closed) throw closedError();
+    if (this.#closed) throw disposed();
     return checkInputs(this.#host.solver, inputs, this.#host.readImage);
   }
 
@@ -212,7 +212,7 @@ export class Session {
       this.#place = nowhere();
       throw this.#stateGone();
     });
-    if (!(await earlier) || !states) throw new DeviceError("the run that made the state failed", this.#host.engine.adapter);
+    if (!(await earlier) || !states) throw new DeviceError("an earlier run failed", this.#host.engine.adapter);
     return Object.fromEntries(states);
   }
 
@@ -232,7 +232,7 @@ export class Session {
   /** Prepares memory and bindings for sizes, so that the first run with them is as fast as the next. */
   async prepare(dims: Dims): Promise<void> {
     const { solver } = this.#host;
-    if (this.#closed) throw closedError();
+    if (this.#closed) throw disposed();
     const unknown = Object.keys(dims).filter((n) => !solver.plan.dims.some((d) => d.name === n));
     if (unknown.length > 0) throw new InputError(`no dimensions of this model: ${unknown.join(", ")}`, "prepare");
     const values = solver.solve(new Map(), new Map(Object.entries(dims)));
@@ -251,10 +251,6 @@ export class Session {
     this.#memory = null;
     this.onDispose(this);
   }
-}
-
-function closedError(): InputError {
-  return new InputError("the session or its model was disposed of", "run", "Load the model again");
 }
 
 async function aborted(signal: AbortSignal, running: Promise<unknown>): Promise<never> {

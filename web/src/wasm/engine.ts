@@ -24,7 +24,7 @@ const VECTOR = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123
 /** Why this browser cannot run a WebAssembly variant, in words; "" where it can. */
 export async function wasmLacks(): Promise<string> {
   if (typeof WebAssembly === "undefined") return "this browser has no WebAssembly";
-  return WebAssembly.validate(VECTOR) ? "" : "WebAssembly here has no SIMD";
+  return WebAssembly.validate(VECTOR) ? "" : "this browser has no WebAssembly SIMD";
 }
 
 export const openWasm: OpenEngine = async (options) => {
@@ -73,7 +73,7 @@ export class WasmEngine implements Engine {
       this.#kept = await fillWeights(this);
       signal?.throwIfAborted();
     } catch (error) {
-      this.#end("it could not be set up");
+      this.#end("it cannot be set up");
       throw error;
     }
     this.epoch++;
@@ -83,7 +83,7 @@ export class WasmEngine implements Engine {
     const { threads: asked } = this.options, able = globalThis.crossOriginIsolated === true && typeof Worker !== "undefined" && MANY in this.variant.prebuilt;
     const auto = Math.min(AUTO_THREADS, (globalThis.navigator?.hardwareConcurrency ?? 1) >> 1);
     this.threads = able ? Math.max(1, asked || auto) : 1;
-    const why = able || asked <= 1 ? "" : " (more need a cross-origin isolated page)";
+    const why = able || asked <= 1 ? "" : " (more: needs a cross-origin isolated page)";
     this.adapter = `WebAssembly SIMD, ${this.threads} thread${this.threads > 1 ? "s" : ""}${why}`;
   }
 
@@ -94,14 +94,14 @@ export class WasmEngine implements Engine {
     try {
       return await WebAssembly.compile(bytes as Uint8Array<ArrayBuffer>);
     } catch (error) {
-      throw new DeviceError(`the browser refused it (${String(error)})`, member, "A content security policy must allow 'wasm-unsafe-eval'");
+      throw new DeviceError(`the browser refused it (${String(error)})`, member, "The page's policy must allow 'wasm-unsafe-eval'");
     }
   }
 
   async #start(module: WebAssembly.Module): Promise<void> {
     const { plan, packed } = this, memory = this.threads > 1 ? sharedMemory(this.variant.id) : null;
     const link = this.#link(), [abi, base] = (await link.ask({ open: { module, memory, stack: 0 } })) as [number, number];
-    if (abi !== ABI) throw new BundleError(`the library has interface ${abi}, this runtime calls ${ABI}`, this.variant.id);
+    if (abi !== ABI) throw new BundleError(`the library has version ${abi}, not ${ABI}`, this.variant.id);
     const heap = (this.heap = new Heap(base, this.variant.id));
     this.#pointers.fill(0);
     this.#control = heap.take(this.#layout.bytes);
@@ -196,7 +196,7 @@ export class WasmEngine implements Engine {
     const [read] = await this.ask([this.#block(dims, []), ["sizes", this.#control + 64, at], ["read", at, 16]]);
     const [own, packed] = new BigInt64Array(read as ArrayBuffer);
     if (Number(own) !== arena || Number(packed) !== this.packed.total) {
-      throw new BundleError(`the library counts ${own} and ${packed} bytes, the plan ${arena} and ${this.packed.total}`, this.variant.id);
+      throw new BundleError(`the library takes ${own} and ${packed} bytes, not ${arena} and ${this.packed.total}`, this.variant.id);
     }
   }
 
@@ -228,7 +228,7 @@ export class WasmEngine implements Engine {
   }
 
   async revive(): Promise<void> {
-    if (this.#closed) throw new DeviceError("the model was disposed of", this.adapter);
+    if (this.#closed) throw new DeviceError("the session or its model was disposed of", this.adapter);
     this.#end("it is started anew");
     await this.open();
   }
@@ -248,5 +248,5 @@ function sharedMemory(where: string): WebAssembly.Memory {
       continue;
     }
   }
-  throw new OutOfMemory("there is no room for a shared memory", where, "Use threads: 1");
+  throw new OutOfMemory("no room for a shared memory", where, "Use threads: 1");
 }

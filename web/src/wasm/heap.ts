@@ -19,7 +19,7 @@ export class Heap {
     const need = alignUp(bytes, SLOT_ALIGN) + SLOT_ALIGN;
     let at = alignUp(this.base, SLOT_ALIGN), k = 0;
     for (; k < this.#blocks.length && this.#blocks[k]!.at - at < need; k++) at = this.#blocks[k]!.end;
-    if (at + need > MOST) throw new OutOfMemory(`${bytes} bytes more are beyond the 4 GiB of WebAssembly`, this.where, "Use smaller sizes");
+    if (at + need > MOST) throw new OutOfMemory(`${bytes} bytes more are beyond 4 GiB`, this.where, "Use smaller sizes");
     this.#blocks.splice(k, 0, { at, end: at + need });
     return at;
   }

@@ -19,7 +19,7 @@ interface Seat {
   readonly end: () => void;
 }
 
-const SIZE_REMEDY = "Pack the model with another range (--dim name=lo..hi)";
+const SIZE_REMEDY = "Pack it with --dim name=lo..hi";
 const QUICK = 2, SLOW = 6; // milliseconds of a run below which a machine comes near, and above which it leaves
 const RUNS = 3; // so many quick ones in a row
 const MOVES = 8; // after so many it stays
@@ -57,7 +57,7 @@ export class Link {
       URL.revokeObjectURL(url);
       this.#take(data);
     };
-    worker.onerror = (event) => this.#break(event.message || "the page's policy allows no worker (worker-src blob:)");
+    worker.onerror = (event) => this.#break(event.message || "the page's policy forbids it: worker-src blob:");
     return { near, post: (request, transfer) => worker.postMessage(request, transfer), end: () => worker.terminate() };
   }
 
@@ -133,12 +133,12 @@ export class Link {
       return;
     }
     const { kind, text } = failure;
-    if (kind === "memory") return waiting.reject(new OutOfMemory(`there is not enough memory (${text})`, this.where, "Use smaller sizes"));
+    if (kind === "memory") return waiting.reject(new OutOfMemory(`out of memory (${text})`, this.where, "Use smaller sizes"));
     if (kind === "code" && text === "2") {
-      return waiting.reject(new DeviceError("the model computed a size that is out of the range of its dimension", this.where, SIZE_REMEDY));
+      return waiting.reject(new DeviceError("the model computed a size out of its range", this.where, SIZE_REMEDY));
     }
-    if (kind === "code") return waiting.reject(new DeviceError(`the compiled library failed with code ${text}`, this.where));
-    waiting.reject(kind === "trap" ? new DeviceLost(`the compiled library trapped (${text})`, this.where) : new DeviceError(text, this.where));
+    if (kind === "code") return waiting.reject(new DeviceError(`the library failed with code ${text}`, this.where));
+    waiting.reject(kind === "trap" ? new DeviceLost(`the library trapped (${text})`, this.where) : new DeviceError(text, this.where));
     if (kind === "trap") this.#break(text);
   }
 

@@ -4,7 +4,7 @@ import type { DTypeName, Tensor } from "../api.js";
 import type { Buffer, PlanPort, Writes } from "../bundle/format.js";
 import { checkSlots, extent, region, reserved, type Extent, type Region } from "../bundle/layout.js";
 import type { Call, DimValues, Memory } from "../engine.js";
-import { DeviceLost, InputError, OutOfMemory } from "../errors.js";
+import { DeviceLost, disposed, InputError, OutOfMemory } from "../errors.js";
 import { fromStorage, toStorage } from "../runtime/arrays.js";
 import type { WasmEngine } from "./engine.js";
 import type { Op } from "./machine.js";
@@ -72,7 +72,7 @@ export class WasmMemory implements Memory {
   }
 
   #alive(): void {
-    if (this.#closed) throw new InputError("the session or its model was disposed of", "run", "Load the model again");
+    if (this.#closed) throw disposed();
     if (this.#epoch !== this.engine.epoch) throw new DeviceLost("WebAssembly was started anew", this.engine.adapter);
     this.engine.alive();
   }
@@ -91,7 +91,7 @@ export class WasmMemory implements Memory {
   #layout(dims: DimValues, key: string): Ready {
     const { plan, variant } = this.engine, space = region(variant.slots, dims, variant.id);
     if (space.sizes.some((n) => n >= MOST)) {
-      throw new OutOfMemory("a tensor would have 2 GiB or more, which WebAssembly cannot address", variant.id, "Use smaller sizes");
+      throw new OutOfMemory("a tensor has 2 GiB or more", variant.id, "Use smaller sizes");
     }
     checkSlots(variant, dims, space, this.engine.packed);
     const port = (kind: Buffer["kind"], { name, dtype }: PlanPort): [string, Port] => {
@@ -142,7 +142,7 @@ export class WasmMemory implements Memory {
   #inputs(call: Call, ready: Ready): [Port, Uint8Array<ArrayBuffer>][] {
     return [...call.feeds].map(([name, feed]) => {
       const port = ready.inputs.get(name)!;
-      if (feed.kind === "gpu") throw new InputError("is a GPU buffer, and the model runs on WebAssembly", `input "${name}"`, "Pass a typed array");
+      if (feed.kind === "gpu") throw new InputError("is a GPU buffer, the device is wasm", `input "${name}"`, "Pass a typed array");
       return [port, toStorage(name, feed.data, port.dtype, port.size).slice()]; // a copy: the engine gives it away
     });
   }
@@ -156,9 +156,9 @@ export class WasmMemory implements Memory {
 
   async #settled<T>(work: Promise<T>): Promise<T> {
     const made = await work.catch((error: unknown) => {
-      throw this.#closed ? new InputError("the session or its model was disposed of while it ran", "run") : error;
+      throw this.#closed ? disposed() : error;
     });
-    if (this.#closed) throw new InputError("the session or its model was disposed of while it ran", "run");
+    if (this.#closed) throw disposed();
     return made;
   }
 

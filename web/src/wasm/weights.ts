@@ -73,7 +73,7 @@ class Filling {
   /** Pieces come in their order. */
   async take(name: string, _: number, piece: Uint8Array): Promise<void> {
     const { engine } = this, c = this.#constants.get(name)!, bytes = stored(c, piece.slice());
-    if (c.got + bytes.length > c.total) throw new BundleError("its parts are more than its shape says", `constant ${name}`);
+    if (c.got + bytes.length > c.total) throw new BundleError("has another size than its shape says", `constant ${name}`);
     if (c.got === 0) engine.point(c.index, (c.at = engine.heap.take(c.total)));
     const ops: Op[] = [["grow", engine.heap.end], ["write", c.at + c.got, bytes]];
     c.got += bytes.length;
@@ -99,7 +99,7 @@ class Filling {
     if (this.#scratch) await engine.scratch((arena) => engine.ask([["grow", engine.heap.end], ...engine.prologue(0, -1, arena)]));
     else await engine.ask([["grow", engine.heap.end], ...this.#ready()]);
     if (this.#scratch) for (const step of this.#rest) for (const c of this.#needs(step)) if (--c.users === 0) engine.heap.give(c.at);
-    if (!this.#scratch && this.#rest.size > 0) throw new BundleError("a constant has fewer bytes than its shape says", engine.variant.id);
+    if (!this.#scratch && this.#rest.size > 0) throw new BundleError("a constant has another size than its shape says", engine.variant.id);
   }
 }
 

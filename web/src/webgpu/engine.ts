@@ -67,7 +67,7 @@ export class WebGpuEngine implements Engine {
       signal?.throwIfAborted();
     } catch (error) {
       const known = this.#lost !== null && !signal?.aborted ? this.lossError() : error;
-      this.#lost ??= "it could not be set up";
+      this.#lost ??= "it cannot be set up";
       this.#free();
       throw known;
     }

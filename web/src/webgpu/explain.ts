@@ -17,7 +17,7 @@ export async function explain(
     const refused = await guarded(device, name, () => encoder.finish()).failed;
     scratch.destroy();
     if (refused) {
-      return new InputError("its GPU buffer cannot be read here: it was destroyed, is mapped, or belongs to another device",
+      return new InputError("its GPU buffer is destroyed, mapped, or of another device",
         `input "${name}"`, "Make it with model.device");
     }
   }

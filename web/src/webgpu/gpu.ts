@@ -8,7 +8,7 @@ export const STORAGE = 0x80 | 0x08 | 0x04; // STORAGE, COPY_DST, COPY_SRC
 export const UNIFORM = 0x40 | 0x08; // UNIFORM, COPY_DST
 export const READ = 0x01 | 0x08; // MAP_READ, COPY_DST
 const MAP_READ = 1;
-const REPORT = 'Use device: "wasm" or update the browser, and report this';
+const REPORT = 'Use device: "wasm", and report this';
 
 type Limits = Readonly<Record<string, number>>;
 
@@ -21,11 +21,11 @@ export interface Needs {
 export async function requestAdapter(): Promise<GPUAdapter> {
   const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
   if (!gpu) {
-    throw new DeviceError("this browser has no WebGPU, or the page is no secure context", "webgpu",
-      'Use device: "wasm", another browser, or serve the page over https or from localhost');
+    throw new DeviceError("this page has no WebGPU", "webgpu",
+      'Use device: "wasm", another browser, or https or localhost');
   }
   const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
-  if (!adapter) throw new DeviceError("the browser offers no WebGPU adapter", "webgpu", 'Use device: "wasm" or another browser');
+  if (!adapter) throw new DeviceError("there is no WebGPU adapter", "webgpu", 'Use device: "wasm" or another browser');
   return adapter;
 }
 
@@ -35,8 +35,8 @@ export function adapterLacks(adapter: GPUAdapter, needs: Needs): string {
   if (missing) return `it lacks the feature ${missing}`;
   for (const [name, need] of Object.entries(needs.limits)) {
     const have = (adapter.limits as unknown as Limits)[name];
-    if (have === undefined) return `it does not know the limit ${name}`;
-    if (name.startsWith("min") ? have > need : have < need) return `its ${name} is ${have}, the variant needs ${need}`;
+    if (have === undefined) return `it lacks the limit ${name}`;
+    if (name.startsWith("min") ? have > need : have < need) return `its ${name} is ${have}, not ${need}`;
   }
   return "";
 }
@@ -57,7 +57,7 @@ export function isCpuAdapter(info: GPUAdapterInfo): boolean {
 }
 
 export function adapterName(info: GPUAdapterInfo): string {
-  return info.description || [info.vendor, info.architecture, info.device].filter(Boolean).join(" ") || "unnamed WebGPU adapter";
+  return info.description || [info.vendor, info.architecture, info.device].filter(Boolean).join(" ") || "unnamed adapter";
 }
 
 /** The most bytes that one buffer may need, at the greatest sizes. */
@@ -88,7 +88,7 @@ export async function openDevice(adapter: GPUAdapter, plan: Plan, variant: Varia
       requiredLimits: limits,
     });
   } catch (error) {
-    throw new DeviceError(`the browser gives no device (${brief(error)})`, adapterName(adapter.info), 'Try device: "wasm"');
+    throw new DeviceError(`the browser refused it (${brief(error)})`, adapterName(adapter.info), 'Use device: "wasm"');
   }
 }
 
@@ -100,11 +100,11 @@ export function brief(error: unknown): string {
 export function translate(error: unknown, where: string): DeviceError {
   if (error instanceof DeviceError) return error;
   if (typeof GPUOutOfMemoryError !== "undefined" && error instanceof GPUOutOfMemoryError) return outOfMemory(brief(error), where);
-  return new DeviceError(`the browser refused (${brief(error)})`, where, REPORT);
+  return new DeviceError(`the browser refused it (${brief(error)})`, where, REPORT);
 }
 
 export function outOfMemory(why: string, where: string): OutOfMemory {
-  return new OutOfMemory(`out of GPU memory (${why})`, where, 'Use smaller dimension values or device: "wasm"');
+  return new OutOfMemory(`out of GPU memory (${why})`, where, 'Use smaller sizes or device: "wasm"');
 }
 
 /** The browser's verdict on work: what went wrong, or null. It never rejects. */
@@ -139,7 +139,7 @@ export function guarded<T>(device: GPUDevice, where: string, work: () => T): Gua
 /** A buffer of at least `size` bytes. Raises OutOfMemory where the device cannot have one that large. */
 export function makeBuffer(device: GPUDevice, size: number, usage: number, label: string): GPUBuffer {
   const most = usage & 0x80 ? Math.min(device.limits.maxBufferSize, device.limits.maxStorageBufferBindingSize) : device.limits.maxBufferSize;
-  if (size > most) throw outOfMemory(`it takes ${size} bytes in one piece, the device has ${most} at most`, `buffer ${label}`);
+  if (size > most) throw outOfMemory(`it takes ${size} bytes, ${most} are allowed`, `buffer ${label}`);
   return device.createBuffer({ label, usage, size: Math.max(4, Math.ceil(size / 4) * 4) });
 }
 

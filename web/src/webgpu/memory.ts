@@ -5,7 +5,7 @@ import type { Buffer, Step, Writes } from "../bundle/format.js";
 import { alignUp, TYPES } from "../bundle/dtypes.js";
 import { checkSlots, extent, region, reserved } from "../bundle/layout.js";
 import type { Call, DimValues, Feed, Memory } from "../engine.js";
-import { DeviceError, DeviceLost, InputError, KernelRefused, OutOfMemory } from "../errors.js";
+import { DeviceError, DeviceLost, disposed, KernelRefused, OutOfMemory } from "../errors.js";
 import { fromStorage, toStorage } from "../runtime/arrays.js";
 import { checkRange } from "../runtime/dims.js";
 import type { WebGpuEngine } from "./engine.js";
@@ -112,7 +112,7 @@ export class GpuMemory implements Memory {
   }
 
   #alive(): void {
-    if (this.#closed) throw new InputError("the session or its model was disposed of", "run", "Load the model again");
+    if (this.#closed) throw disposed();
     if (this.engine.lost || this.engine.reviving || this.#device !== this.engine.device) throw this.engine.lossError();
   }
 
@@ -286,7 +286,7 @@ export class GpuMemory implements Memory {
       } else {
         const value = await this.#peek(recorder, item.from);
         try {
-          checkRange(item.dim, value, `the size that the model computed for "${item.dim.name}"`);
+          checkRange(item.dim, value, `the computed "${item.dim.name}"`);
         } catch (error) {
           throw new DeviceError((error as Error).message, this.#where);
         }
@@ -342,13 +342,13 @@ export class GpuMemory implements Memory {
   async #settle(work: Promise<unknown> | null, failures: readonly Failed[]): Promise<void> {
     const problem: unknown = await work?.then(() => null, (error: unknown) => error);
     const errors = (await Promise.all(failures)).filter((e) => e !== null);
-    if (this.#closed) throw new InputError("the session or its model was disposed of while it ran", "run");
+    if (this.#closed) throw disposed();
     if (this.engine.lost || this.#device !== this.engine.device) throw this.engine.lossError();
     const first = errors.find((e) => e instanceof OutOfMemory) ?? errors[0];
     if (first) throw first;
     if (!problem) return;
     if (await this.engine.isLost()) throw this.engine.lossError();
-    throw new DeviceError(`the results could not be read back (${String(problem)})`, this.#where);
+    throw new DeviceError(`the results cannot be read (${String(problem)})`, this.#where);
   }
 
   get bytes(): number {

@@ -22,7 +22,7 @@ export function grid(dispatch: Dispatch, dims: DimValues, step: Step): readonly 
   const [x, y, z] = dispatch.grid.map((e) => evaluateSize(e, dims, `step ${step.name}: grid`)) as [number, number, number];
   if (Math.max(x, y, z) > MAX_GRID) {
     throw new BundleError(`a grid of ${x} x ${y} x ${z} workgroups exceeds ${MAX_GRID}`,
-      `step ${step.name}, kernel ${dispatch.kernel}`, "Pack the model again");
+      `step ${step.name}, kernel ${dispatch.kernel}`, "Pack it again");
   }
   return [x, y, z];
 }
@@ -32,7 +32,7 @@ export function params(dispatch: Dispatch, dims: DimValues): number[] {
   return dispatch.params.map((e) => {
     const value = evaluate(e, dims);
     if (value < -(2 ** 31) || value >= 2 ** 31) {
-      throw new BundleError(`a parameter is ${value}, beyond 32 bits`, `kernel ${dispatch.kernel}`, "Use smaller dimension values");
+      throw new BundleError(`a parameter is ${value}, beyond 32 bits`, `kernel ${dispatch.kernel}`, "Use smaller sizes");
     }
     return value;
   });

@@ -44,7 +44,7 @@ export class Pipelines {
     if (typeof found === "object") return found;
     const where = `${this.variant.id}: kernel ${id} of step ${step} (${name})`;
     throw new KernelRefused(`the browser refused it (${found ?? "it was not asked for"})`, step, where,
-      'Use device: "wasm" or update the browser, and report this', id);
+      'Use device: "wasm", and report this', id);
   }
 
   forget(kernels: Iterable<string>): void {

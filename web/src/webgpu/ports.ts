@@ -39,7 +39,7 @@ export function portsOf({ plan, variant }: Engine, dims: DimValues, locate: (buf
     const buffer = buffers.find((b) => b.kind === kind && b.io === name)!, size = extent(buffer, dims);
     checkStorable(name, dtype, buffer.dtype, variant.id);
     if (String(size.shape) !== String(shape.map((e) => evaluate(e, dims)))) {
-      throw new BundleError(`its buffer has shape ${size.shape}, not the port's`, `plan: ${name}`);
+      throw new BundleError(`its buffer has shape ${size.shape}`, `plan: ${name}`);
     }
     return [name, { name, dtype, place: locate(buffer), size }];
   }));
@@ -57,9 +57,9 @@ export function portsOf({ plan, variant }: Engine, dims: DimValues, locate: (buf
 export function copyIn(buffer: GPUBuffer, { name, dtype, place, size }: Port, recorder: Recorder): void {
   const fail = (what: string, remedy: string): never => { throw new InputError(what, `input "${name}"`, remedy) };
   if (dtype !== size.dtype || !isDense(size)) {
-    fail(`is stored as ${size.dtype} in another layout on this device, so a GPU buffer cannot be copied into it`, "Pass an array");
+    fail(`takes no GPU buffer: it is stored as ${size.dtype}`, "Pass an array");
   }
-  if (!(buffer.usage & 4)) fail("its GPU buffer lacks the usage COPY_SRC", "Make it with GPUBufferUsage.COPY_SRC");
+  if (!(buffer.usage & 4)) fail("its GPU buffer lacks COPY_SRC", "Make it with GPUBufferUsage.COPY_SRC");
   const bytes = span(size), exact = storageBytes(dtype, elements(size.shape));
   if (buffer.size !== bytes && buffer.size !== exact) fail(`its GPU buffer has ${buffer.size} bytes, the input takes ${exact}`, "Pass one of that size");
   recorder.copy({ buffer, offset: 0 }, place, bytes);

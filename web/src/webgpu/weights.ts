@@ -60,7 +60,7 @@ function target(device: GPUDevice, buffer: Buffer, constant: Constant, where: st
   const size = extent(buffer, new Map());
   checkStorable(constant.name, constant.dtype, buffer.dtype, where);
   if (!isDense(size) || storageBytes(buffer.dtype, elements(constant.shape)) > size.bytes) {
-    throw new BundleError("its buffer is not the dense tensor that it is", `constant ${constant.name}`);
+    throw new BundleError("its buffer is not dense", `constant ${constant.name}`);
   }
   return { constant, size, buffer: makeBuffer(device, size.bytes, STORAGE, constant.name) };
 }
@@ -80,7 +80,7 @@ class Upload {
 
   take(offset: number, bytes: Uint8Array): void {
     if (offset !== this.#at || offset + bytes.byteLength > this.#total) {
-      throw new BundleError("its parts do not follow each other, or are more than its shape says", `constant ${this.constant.name}`);
+      throw new BundleError("has another size than its shape says", `constant ${this.constant.name}`);
     }
     const piece = (this.#piece ??= new Uint8Array(Math.min(PIECE, alignUp(this.#total, 8))));
     for (let from = 0; from < bytes.byteLength; ) {
@@ -106,6 +106,6 @@ class Upload {
   }
 
   end(): void {
-    if (this.#at !== this.#total) throw new BundleError("has fewer bytes than its shape says", `constant ${this.constant.name}`);
+    if (this.#at !== this.#total) throw new BundleError("has another size than its shape says", `constant ${this.constant.name}`);
   }
 }
