@@ -10,10 +10,6 @@ export class TangError extends Error {
 export class BundleError extends TangError { override readonly name = "BundleError" }
 /** An input is missing, unknown, or has the wrong dtype, shape or size. */
 export class InputError extends TangError { override readonly name = "InputError" }
-/** What runs after dispose() meets. */
-export function disposed(cause?: unknown): InputError {
-  return new InputError("the session or its model was disposed of", "run", "Load it again", { cause });
-}
 /** The download failed; what was received is kept where there is storage. */
 export class NetworkError extends TangError { override readonly name = "NetworkError" }
 /** No device can run the bundle, or the device refused. */

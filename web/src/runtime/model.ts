@@ -4,7 +4,8 @@ import type { Demotion, Dims, Inputs, Outputs, Port, Report, RunOptions, SelfTes
 import { evaluate, show } from "../bundle/expr.js";
 import type { Dim, Plan, PlanPort } from "../bundle/format.js";
 import type { Call, Engine, Memory } from "../engine.js";
-import { DeviceError, type DeviceLost, disposed, type KernelRefused } from "../errors.js";
+import { DeviceError, type DeviceLost, type KernelRefused } from "../errors.js";
+import { disposed } from "./disposed.js";
 import { DimSolver } from "./dims.js";
 import { checkInputs, type ReadImage } from "./inputs.js";
 import type { LiveReport, ModelEvent } from "./report.js";

@@ -3,7 +3,8 @@
 import type { Dims, Inputs, Outputs, RunOptions, Tensor } from "../api.js";
 import type { PlanPort } from "../bundle/format.js";
 import type { Call, DimValues, Engine, Memory } from "../engine.js";
-import { DeviceError, DeviceLost, disposed, InputError, KernelRefused } from "../errors.js";
+import { DeviceError, DeviceLost, InputError, KernelRefused } from "../errors.js";
+import { disposed } from "./disposed.js";
 import type { DimSolver, Shapes } from "./dims.js";
 import { checkInputs, checkTensor, Copies, type Given, type ReadImage } from "./inputs.js";
 
