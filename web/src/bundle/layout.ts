@@ -89,6 +89,11 @@ export function greatestDims(plan: Pick<Plan, "dims">): Map<string, number> {
   return new Map(plan.dims.map((d) => [d.name, Math.floor(d.max / d.multiple) * d.multiple]));
 }
 
+/** The least legal value of each dimension, constraints aside. */
+export function leastDims(plan: Pick<Plan, "dims">): Map<string, number> {
+  return new Map(plan.dims.map((d) => [d.name, alignUp(d.min, d.multiple)]));
+}
+
 /** The arena for the greatest sizes where that is at most RESERVE bytes, else null. */
 export function reserved(plan: Plan, variant: Variant): Region | null {
   try {

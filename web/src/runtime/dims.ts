@@ -2,13 +2,11 @@
 
 import type { Constraint, Dim, Expr, Plan, PlanPort } from "../bundle/format.js";
 import { evaluate, namesOf, show } from "../bundle/expr.js";
+import { greatestDims, leastDims } from "../bundle/layout.js";
 import type { DimValues } from "../engine.js";
 import { InputError } from "../errors.js";
 
 export type Shapes = ReadonlyMap<string, readonly number[]>;
-
-const greatest = (dim: Dim): number => Math.floor(dim.max / dim.multiple) * dim.multiple;
-const least = (dim: Dim): number => Math.ceil(dim.min / dim.multiple) * dim.multiple;
 
 /** Binds the dimensions of a plan: a name alone on an axis binds it, extents that are expressions are checked afterwards. */
 export class DimSolver {
@@ -19,7 +17,7 @@ export class DimSolver {
   constructor(readonly plan: Plan) {
     const measured = new Set(plan.variants.flatMap((v) => v.steps).flatMap((s) => (s.kind === "dim" ? [s.name] : [])));
     this.#byName = new Map(plan.dims.map((d) => [d.name, d]));
-    this.#start = new Map(plan.dims.filter((d) => measured.has(d.name)).map((d) => [d.name, greatest(d)]));
+    this.#start = greatestDims({ dims: plan.dims.filter((d) => measured.has(d.name)) });
   }
 
   /** The value of each dimension in the order of the plan; `free` has values for those that no given input binds. */
@@ -57,18 +55,13 @@ export class DimSolver {
     });
   }
 
-  /** The least legal value of each dimension, constraints aside. */
-  least(): Map<string, number> {
-    return new Map(this.plan.dims.map((d) => [d.name, least(d)]));
-  }
-
   shape(port: PlanPort, dims: DimValues): number[] {
     return port.shape.map((e) => evaluate(e, dims));
   }
 
   /** The shape of a port where the plan alone fixes it, else null. */
   fixedShape(port: PlanPort): number[] | null {
-    const only = new Map(this.plan.dims.filter((d) => least(d) === greatest(d)).map((d) => [d.name, least(d)]));
+    const most = greatestDims(this.plan), only = new Map([...leastDims(this.plan)].filter(([name, value]) => value === most.get(name)));
     const fixed = port.shape.every((e) => namesOf(e).every((n) => only.has(n)));
     return fixed ? port.shape.map((e) => evaluate(e, only)) : null;
   }

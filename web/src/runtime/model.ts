@@ -3,6 +3,7 @@
 import type { Demotion, Dims, Inputs, Outputs, Port, Report, RunOptions, SelfTest, StepTime, Tensor } from "../api.js";
 import { evaluate, show } from "../bundle/expr.js";
 import type { Dim, Plan, PlanPort } from "../bundle/format.js";
+import { leastDims } from "../bundle/layout.js";
 import type { Call, Engine, Memory } from "../engine.js";
 import { DeviceError, type DeviceLost, type KernelRefused } from "../errors.js";
 import { disposed } from "./disposed.js";
@@ -211,7 +212,7 @@ export class Model implements Host {
    */
   async profile(inputs: Inputs): Promise<StepTime[]> {
     const given = checkInputs(this.solver, inputs, this.readImage), shapes = new Map([...given].map(([name, { shape }]) => [name, shape]));
-    const dims = this.solver.solve(shapes, this.solver.plan.states.length > 0 ? this.solver.least() : new Map());
+    const dims = this.solver.solve(shapes, this.solver.plan.states.length > 0 ? leastDims(this.solver.plan) : new Map());
     const feeds = new Map([...given].map(([name, { feed }]) => [name, feed]));
     const call = { dims, feeds, fresh: true, outputs: [], first: 0, last: -1 }, memory = this.#engine.memory(true);
     try {

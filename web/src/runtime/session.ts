@@ -2,6 +2,7 @@
 
 import type { Dims, Inputs, Outputs, RunOptions, Tensor } from "../api.js";
 import type { PlanPort } from "../bundle/format.js";
+import { leastDims } from "../bundle/layout.js";
 import type { Call, DimValues, Engine, Memory } from "../engine.js";
 import { DeviceError, DeviceLost, InputError, KernelRefused } from "../errors.js";
 import { disposed } from "./disposed.js";
@@ -124,7 +125,7 @@ export class Session {
   #solve(given: ReadonlyMap<string, Given>, home: DimValues | null): Map<string, number> {
     const { solver } = this.#host, shapes = new Map([...given].map(([name, { shape }]) => [name, shape])) as Map<string, readonly number[]>;
     const free = new Map<string, number>();
-    if (solver.plan.states.some((s) => !given.has(s.input))) for (const [n, v] of solver.least()) free.set(n, v);
+    if (solver.plan.states.some((s) => !given.has(s.input))) for (const [n, v] of leastDims(solver.plan)) free.set(n, v);
     if (!home) return solver.solve(shapes, free);
     // the states on the device have sizes as well, which the others must fit
     for (const { input } of solver.plan.states) if (!shapes.has(input)) shapes.set(input, solver.shape(this.#ports.get(input)!, home));

@@ -2,7 +2,7 @@
 
 import type { Plan, Variant } from "../bundle/format.js";
 import { alignUp } from "../bundle/dtypes.js";
-import { region, type Region } from "../bundle/layout.js";
+import { leastDims, region, type Region } from "../bundle/layout.js";
 import type { DimValues, Engine, Memory, OpenEngine, OpenOptions } from "../engine.js";
 import { BundleError, DeviceError, DeviceLost, OutOfMemory } from "../errors.js";
 import { flatten } from "../runtime/steps.js";
@@ -112,7 +112,7 @@ export class WasmEngine implements Engine {
     await Promise.all(others.map((other, k) => other.ask({ open: { module, memory, stack: stacks[k]! } })));
     this.#pool = others.length > 0 ? ((await link.ops([["pool", this.threads]]))[0] as number) : 0;
     for (const other of others) other.join(this.#pool);
-    const least = new Map(plan.dims.map((d) => [d.name, alignUp(d.min, d.multiple)]));
+    const least = leastDims(plan);
     await this.check(least, region(this.variant.slots, least, this.variant.id).total);
   }
 
@@ -176,12 +176,12 @@ export class WasmEngine implements Engine {
   }
 
   prologue(first: number, last: number, arena: number): Op[] {
-    return this.#call(new Map(this.plan.dims.map((d) => [d.name, alignUp(d.min, d.multiple)])), arena, 0, first, last);
+    return this.#call(leastDims(this.plan), arena, 0, first, last);
   }
 
   /** An arena for the time of the prologue. */
   async scratch<T>(work: (arena: number) => Promise<T>): Promise<T> {
-    const least = new Map(this.plan.dims.map((d) => [d.name, alignUp(d.min, d.multiple)]));
+    const least = leastDims(this.plan);
     const arena = this.heap.take(region(this.variant.slots, least, this.variant.id).total);
     try {
       return await work(arena);

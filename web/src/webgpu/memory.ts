@@ -3,7 +3,7 @@
 import type { StepTime, Tensor } from "../api.js";
 import type { Buffer, Step, Writes } from "../bundle/format.js";
 import { alignUp, TYPES } from "../bundle/dtypes.js";
-import { checkSlots, extent, region, reserved } from "../bundle/layout.js";
+import { checkSlots, extent, leastDims, region, reserved } from "../bundle/layout.js";
 import type { Call, DimValues, Feed, Memory } from "../engine.js";
 import { DeviceError, DeviceLost, KernelRefused, OutOfMemory } from "../errors.js";
 import { disposed } from "../runtime/disposed.js";
@@ -93,7 +93,7 @@ export class GpuMemory implements Memory {
   /** Runs the prologue once. */
   async prologue(): Promise<void> {
     const { engine } = this, { variant } = engine;
-    const dims = new Map(engine.plan.dims.map((d) => [d.name, alignUp(d.min, d.multiple)]));
+    const dims = leastDims(engine.plan);
     let places: readonly Place[] | null = null, failed: Failed = Promise.resolve(null);
     const locate = (id: number): Place => {
       const buffer = variant.buffers.get(id)!;
