@@ -44,7 +44,7 @@ export async function choose(plan: Plan, id: string, asked: DeviceName, store: S
     else found.push({ device, variant });
   }
   const missing = DEVICES.filter((d) => !plan.variants.some((v) => d.takes(v)));
-  for (const { kind } of missing) passed.push({ device: kind, taken: false, why: "the bundle lacks it" });
+  for (const { kind } of missing) passed.push({ device: kind, taken: false, why: "the bundle has no variant for it" });
   const adapter = await describeAdapter(), both = new Set(found.map((f) => f.device.kind)).size > 1;
   const key = asked === "auto" && both ? await keyOf(id, adapter?.name ?? "") : null;
   const known = key === null ? null : await recall(store, key);

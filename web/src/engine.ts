@@ -68,8 +68,8 @@ export interface Engine {
 /** Where constants come from: verified bytes, part by part, in the order of the file. */
 export interface Weights {
   /**
-   * Pass the bytes of the named constants to `sink`, in pieces of at most 16 MiB whose chunk was checked. `offset` is in bytes from the
-   * constant's start. The bytes are only valid during the call of `sink`.
+   * Pass the bytes of the named constants to `sink`, in pieces of at most 16 MiB whose chunk was checked; the pieces of a constant
+   * follow each other from its start to its end, neither fewer nor more bytes than its shape says. `offset` is in bytes from there. The bytes are only valid during the call of `sink`.
    */
   stream(names: ReadonlySet<string>, sink: (name: string, offset: number, bytes: Uint8Array) => void | Promise<void>): Promise<void>;
   /** A text member (kernels), checked. */

@@ -43,8 +43,8 @@ async function fill(device: GPUDevice, targets: readonly Target[], weights: Weig
     else by.set(t.constant.name, new Upload(device, t.constant, [t]));
   }
   let waiting = 0;
-  await weights.stream(new Set(by.keys()), (name, offset, bytes) => {
-    const found = guarded(device, `${where}: constant ${name}`, () => by.get(name)!.take(offset, bytes));
+  await weights.stream(new Set(by.keys()), (name, _, bytes) => {
+    const found = guarded(device, `${where}: constant ${name}`, () => by.get(name)!.take(bytes));
     waiting += bytes.byteLength;
     const drained = waiting >= IN_FLIGHT ? device.queue.onSubmittedWorkDone() : null;
     if (drained) waiting = 0;
@@ -53,7 +53,6 @@ async function fill(device: GPUDevice, targets: readonly Target[], weights: Weig
       await drained;
     });
   });
-  for (const upload of by.values()) upload.end();
 }
 
 function target(device: GPUDevice, buffer: Buffer, constant: Constant, where: string): Target {
@@ -78,10 +77,7 @@ class Upload {
     this.#total = storageBytes(constant.dtype, elements(constant.shape));
   }
 
-  take(offset: number, bytes: Uint8Array): void {
-    if (offset !== this.#at || offset + bytes.byteLength > this.#total) {
-      throw new BundleError("has another size than its shape says", `constant ${this.constant.name}`);
-    }
+  take(bytes: Uint8Array): void {
     const piece = (this.#piece ??= new Uint8Array(Math.min(PIECE, alignUp(this.#total, 8))));
     for (let from = 0; from < bytes.byteLength; ) {
       const count = Math.min(bytes.byteLength - from, piece.byteLength - this.#held);
@@ -103,9 +99,5 @@ class Upload {
       if (!stored) throw new DeviceError("has values that this device cannot hold", `constant ${this.constant.name}`, 'Use device: "wasm"');
       write(this.device, { buffer, offset: (start / item) * stored.BYTES_PER_ELEMENT }, bytesOf(stored));
     }
-  }
-
-  end(): void {
-    if (this.#at !== this.#total) throw new BundleError("has another size than its shape says", `constant ${this.constant.name}`);
   }
 }
