@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _packed(model: Path, *options: str) -> Path:
     out = model.with_suffix(".tang")
-    result = clikit.call("pack", model, "-o", out, "--target", "browser,cpu-generic", *options)
+    result = clikit.call("pack", model, "-o", out, "--target", "webgpu,cpu-generic", *options)
     assert result.exit_code == 0, result.output
     return out
 
