@@ -470,7 +470,9 @@ def test_plans_that_python_refuses_are_refused(page, made):
                 raw = json.dumps(changed).encode()
                 files = {**manifest["files"], fmt.PLAN: {"sha256": fmt.sha256(raw), "bytes": len(raw)}}
                 cases.append((f"{path} = {new!r}: {error}", _sealed(members | {fmt.PLAN: raw}, {**manifest, "files": files})))
-    code = f"async (all) => {{ const out = []; for (const one of all) out.push(await ({LOAD})([one, {{}}])); return out; }}"
+    late = "new Promise((done) => setTimeout(() => done({ error: 'no answer in 20 s' }), 20_000))"
+    each = f"out.push(await Promise.race([({LOAD})([one, {{}}]), {late}]))"
+    code = f"async (all) => {{ const out = []; for (const one of all) {each}; return out; }}"
     results = page.evaluate(code, ["base64:" + base64.b64encode(data).decode() for _, data in cases])
     wrong = {name: result for (name, _), result in zip(cases, results, strict=True) if result.get("error") != "BundleError"}
     assert len(cases) > 300 and not wrong
