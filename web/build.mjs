@@ -7,24 +7,15 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { minify as compact } from "@swc/core";
 import { build } from "esbuild";
 import { minify } from "terser";
-import { internalNames } from "./internal.mjs";
 
 const SIZE_LIMIT = 34_000; // bytes of all JavaScript in dist/, each file gzipped; 30 KB are the aim
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
 const MINIFY = { module: true, ecma: 2022, compress: { passes: 3, unsafe_arrows: true }, format: { ecma: 2022 } };
-const COMPACT = { module: true, ecma: 2022, compress: { passes: 3, ecma: 2022, unsafe_arrows: true }, mangle: { toplevel: true } };
 const common = { bundle: true, format: "esm", target: "es2022", charset: "utf8", logLevel: "warning" };
-
-/** Three minifiers in a row, since each finds what the others leave. */
-async function shortened(text) {
-  const mangle = { properties: { regex: new RegExp(`^(${internalNames().join("|")})$`) } };
-  return (await compact((await minify(text, { ...MINIFY, mangle })).code, COMPACT)).code;
-}
 
 async function library() {
   const made = `dist.${process.pid}`; // takes the place of dist/ when all of it is there
@@ -32,7 +23,7 @@ async function library() {
   try {
     const { outputFiles } = await build({ ...common, entryPoints, outdir: made, platform: "browser", minify: true, legalComments: "none", write: false });
     mkdirSync(made);
-    for (const { path, text } of outputFiles) writeFileSync(path, await shortened(text));
+    for (const { path, text } of outputFiles) writeFileSync(path, (await minify(text, MINIFY)).code);
     const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
     // types are checked by `npm run check`, not here
     execFileSync(process.execPath, [tsc, "-p", ".", "--emitDeclarationOnly", "--noCheck", "--outDir", made], { stdio: "inherit" });
