@@ -253,8 +253,8 @@ def add_libraries(
     wanted = [
         (m, t)
         for m in made
-        for t in dict.fromkeys((*m.variant.limits.libraries, *triples))
-        if m.plan["backend"] == "c" and prebuilding.fits(t, m.plan["class"])
+        for t in m.variant.limits.libraries or triples
+        if t in m.variant.limits.libraries or (m.plan["backend"] == "c" and prebuilding.fits(t, m.plan["class"]))
     ]
     for k, (m, triple) in enumerate(wanted):
         observer.stage(f"compile for {triple}", k, len(wanted))

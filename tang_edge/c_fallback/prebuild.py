@@ -51,16 +51,14 @@ def resolve(triples: tuple[str, ...]) -> tuple[str, ...]:
     """
     named = dict.fromkeys(cc.host_triple() if t == HOST else t for t in triples)
     for t in named:
-        if t not in (*TRIPLES, *WASM, cc.host_triple()):
-            raise InputError(f"{t!r} is not known", where="prebuild", remedy=f"Known: {HOST}, {', '.join((*TRIPLES, *WASM))}.")
+        if t not in TRIPLES and t != cc.host_triple():
+            raise InputError(f"{t!r} is not known", where="prebuild", remedy=f"Known: {HOST}, {', '.join(TRIPLES)}.")
     return tuple(named)
 
 
 def fits(triple: str, device_class: str) -> bool:
     """Whether a machine of that triple may be of that class."""
     arch = triple.partition("-")[0]
-    if triple in WASM or device_class == "wasm-simd":
-        return triple in WASM and device_class == "wasm-simd"
     return device_class == "cpu-generic" or device_class.startswith(f"cpu-{arch.replace('_', '-')}")
 
 

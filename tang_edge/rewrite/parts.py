@@ -44,7 +44,7 @@ class Cut:
 
     def name(self, k: int) -> str:
         """The name of part k."""
-        return f"{self.constant.name}.part{k}"
+        return f"{self.constant.name}|part{k}"
 
     def producer(self, k: int) -> Bind:
         """The whole as far as part k holds it, 0 elsewhere."""
@@ -155,4 +155,4 @@ def _piece(bind: Bind, cut: Cut, k: int, axis: Var, ahead: int) -> Bind | None:
     body = _replaced(bind.expr, cut.constant.name, lambda r: part if r.view.coords[cut.axis] is at else whole)
     expr = scalar.substitute(body, shift)
     axes = tuple(own if a is axis else a for a in bind.axes)
-    return simplify_bind(Bind(f"{bind.name}.{k}", axes, expr, store, bind.origin))
+    return simplify_bind(Bind(f"{bind.name}|{k}", axes, expr, store, bind.origin))

@@ -38,8 +38,6 @@ def legal(options: Sequence[Option], bind: Bind, limits: Limits) -> list[Option]
     Raises:
         TargetLimit: there is none.
     """
-    if limits.backend != "webgpu":
-        return list(options)
     found = [o for o in options if not any(lacking(k, limits) for k in o[1])]
     if not found:
         why = next(w for _, kernels in options for k in kernels if (w := lacking(k, limits)))

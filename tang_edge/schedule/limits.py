@@ -76,7 +76,7 @@ _BROWSER = Limits(
     lacks=("f64", "u64"),
     cpu_prefers="registers",
 )
-_CPU = Limits("cpu-generic", "c", vector_bytes=16, registers=16, tile=(4, 2), copy_constants=True)
+_CPU = Limits("cpu-generic", "c", vector_bytes=16, registers=16, tile=(4, 2), copy_constants=True, storage_buffers=1 << 62)
 
 CLASSES: Final[dict[str, Limits]] = {
     c.name: c

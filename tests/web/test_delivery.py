@@ -1,8 +1,7 @@
-"""Delivery to real Chromium: few requests, resumed and repaired downloads, storage or none, off-line, hostile files."""
+"""Delivery to real Chromium: few requests, resumed and repaired downloads, storage or none, off-line."""
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import bundles
 import pytest
 import tangkit
+from deliverykit import LOAD, failed, good, load, members_of, sealed
 
 from tang_edge.bundle import container
 from tang_edge.bundle import format as fmt
@@ -19,24 +19,6 @@ pytestmark = pytest.mark.device
 MIB = 1 << 20
 OCTETS = "application/octet-stream"
 
-# load, run the kit, and say what the report says; errors come back as data
-LOAD = """async ([source, options]) => {
-  const { load } = await import("/dist/index.js");
-  try {
-    const from = source.startsWith("base64:") ? await (await fetch("data:;base64," + source.slice(7))).blob() : source;
-    const model = await load(from, { device: "webgpu", verify: "off", ...options });
-    const { y, count } = await model.run({
-      a: { dtype: "f32", shape: [2, 3], data: new Float32Array([1, 2, 3, 4, 5, 6]) },
-      b: { dtype: "i64", shape: [2], data: new BigInt64Array([10n, -20n]) },
-    });
-    const report = model.report;
-    model.dispose();
-    return { y: [...y.data], count: [...count.data].map(Number), report };
-  } catch (e) {
-    return { error: e.name, message: e.message };
-  }
-}"""
-ANSWER = {"y": [12, 8, 11.5, -12, -25, -17], "count": [11, -19]}
 STORED = """async () => {
   const root = await navigator.storage.getDirectory();
   const names = [];
@@ -65,26 +47,6 @@ def site(server, made):
     """The server with the bundles below /b/."""
     server.mount("/b", made["kit"].parent)
     return server
-
-
-def load(page, source, **options):
-    """What LOAD says."""
-    return page.evaluate(LOAD, [source, options])
-
-
-def good(result):
-    """The report of a load that went well."""
-    assert "error" not in result, result
-    assert {k: result[k] for k in ANSWER} == ANSWER
-    return result["report"]
-
-
-def failed(result, error, *words):
-    """The message of a load that failed so."""
-    assert result.get("error") == error, result
-    for word in words:
-        assert word in result["message"], result["message"]
-    return result["message"]
 
 
 def entries(path: Path):
@@ -195,7 +157,7 @@ FLIP_STORED = """async (hash) => {
 
 def test_a_byte_flipped_in_storage(page, site, made):
     good(load(page, "/b/two.tang"))
-    chunk = json.loads(_members(made["two"])[fmt.MANIFEST])["files"]["weights/00000.safetensors"]
+    chunk = json.loads(members_of(made["two"])[fmt.MANIFEST])["files"]["weights/00000.safetensors"]
     page.evaluate(FLIP_STORED, chunk["sha256"])
     report = good(load(page, "/b/two.tang"))
     assert report["bytes"]["repaired"] == chunk["bytes"]
@@ -325,7 +287,7 @@ def test_abort(page, site):
     site.faults.bytes_per_second = 4 * MIB
     assert page.evaluate(ABORT, "/b/two.tang") == ["AbortError", "AbortError", False]
     site.faults.bytes_per_second = None
-    whole = {m["sha256"]: m["bytes"] for m in json.loads(_members(site_file(site))[fmt.MANIFEST])["files"].values()}
+    whole = {m["sha256"]: m["bytes"] for m in json.loads(members_of(site_file(site))[fmt.MANIFEST])["files"].values()}
     assert all(size == whole[name] for name, size in page.evaluate(STORED) if name in whole and size)
     assert good(load(page, "/b/two.tang"))["bytes"]["repaired"] == 0
 
@@ -355,13 +317,13 @@ def test_inspect_reads_the_manifest_alone(page, site, made):
     assert seen["bytes"] == made["large"].stat().st_size
     assert 90 * MIB < variant["download"] < seen["bytes"] and 90 * MIB < variant["peakBytes"] <= variant["peakBytesMax"]
     assert seen["inputs"][0] == {"name": "a", "dtype": "f32", "shape": ["n", 3]}
-    members = _members(made["kit"])
+    members = members_of(made["kit"])
     manifest = json.loads(members[fmt.MANIFEST])
     for change, words in (
         ({"limits": {"maxStorageBuffersPerShaderStage": 500}}, "maxStorageBuffersPerShaderStage"),
         ({"features": ["shader-f16", "none-such"]}, "lacks the feature"),
     ):
-        site.put("/i/m.tang", _sealed(members, {**manifest, "variants": [{**manifest["variants"][0], **change}]}), OCTETS)
+        site.put("/i/m.tang", sealed(members, {**manifest, "variants": [{**manifest["variants"][0], **change}]}), OCTETS)
         no = page.evaluate("async (u) => (await import('/dist/index.js')).inspect(u)", "/i/m.tang")
         assert no["runs"] is False and words in no["variants"][0]["why"]
 
@@ -375,112 +337,3 @@ def test_no_server_and_other_answers(page, site):
     failed(load(page, "/app/page.tang"), "BundleError", "not a tang bundle")
     site.put("/app/empty.tang", b"", OCTETS)
     assert "error" in load(page, "/app/empty.tang")
-
-
-def _members(path: Path) -> dict[str, bytes]:
-    data = path.read_bytes()
-    return {e.name: data[e.start : e.start + e.size] for e in container.read_entries(memoryview(data)).values()}
-
-
-def _assemble(items) -> bytes:
-    """A file in the canonical layout, whatever the members are called and hold."""
-    out, found = bytearray(), []
-    for name, data in items:
-        entry = container.place(name, container.crc32(data), len(data), len(out))
-        out += container.local_header(entry) + data
-        found.append(entry)
-    return bytes(out + container.directory(found))
-
-
-def _sealed(members, manifest) -> bytes:
-    raw = json.dumps(manifest).encode()
-    rest = {k: v for k, v in members.items() if k not in (fmt.MANIFEST, fmt.MANIFEST_HASH)}
-    return _assemble([*rest.items(), (fmt.MANIFEST, raw), (fmt.MANIFEST_HASH, fmt.sha256(raw).encode())])
-
-
-def _hostile(path: Path):
-    """Name and bytes of files that are none of ours."""
-    data, members = path.read_bytes(), _members(path)
-    manifest = json.loads(members[fmt.MANIFEST])
-    for cut in (0, 10, 200, len(data) // 2, len(data) - 23, len(data) - 1):
-        yield f"cut at {cut}", data[:cut]
-    for extra in (b"\0", b"PK\5\6", bytes(22)):
-        yield "something behind", data + extra
-        yield "something in front", extra + data
-    tail = container.read_entries(memoryview(data))[fmt.MANIFEST].start
-    for spot in [*range(tail, len(data), 97), *range(len(data) - 40, len(data), 3)]:
-        flipped = bytearray(data)
-        flipped[spot] ^= 4
-        if flipped[spot:] != data[spot:] and not _in_header(data, spot):
-            yield f"flipped at {spot}", bytes(flipped)
-    for name in members:
-        yield f"without {name}", _assemble([(k, v) for k, v in members.items() if k != name])
-    yield "one more", _assemble([*members.items(), ("kernels/extra.c", b"x")])
-    yield "twice", _assemble([*members.items(), (fmt.PLAN, members[fmt.PLAN])])
-    for name in ("../evil", "/etc/passwd", "a/../../b", "a\\b", "C:/x", "a//b", "a/", "", "..", "a\0b", "a/.b"):
-        yield f"name {name!r}", _assemble([*members.items(), (name, b"x")])
-    for version in ([2, 0], [1, 9], [0, 9], [1], "1.0"):
-        yield f"version {version}", _sealed(members, {**manifest, "version": version})
-    for raw in (b"", b"{", b"[]", b"null", b'{"a": NaN}', b"\xff\xfe", b"[" * 100_000, b"9" * 5000, b"{}"):
-        changed = {**manifest["files"], fmt.PLAN: {"sha256": fmt.sha256(raw), "bytes": len(raw)}}
-        yield f"plan {raw[:9]!r}", _sealed(members | {fmt.PLAN: raw}, {**manifest, "files": changed})
-        rest = {k: v for k, v in members.items() if k not in (fmt.MANIFEST, fmt.MANIFEST_HASH)}
-        hashed = (fmt.MANIFEST_HASH, fmt.sha256(raw).encode())
-        yield f"manifest {raw[:9]!r}", _assemble([*rest.items(), (fmt.MANIFEST, raw), hashed])
-    yield "other manifest", _assemble((members | {fmt.MANIFEST: members[fmt.MANIFEST] + b" "}).items())
-    wrong = {**manifest["files"], fmt.PLAN: {**manifest["files"][fmt.PLAN], "sha256": "0" * 64}}
-    yield "other plan", _sealed(members, {**manifest, "files": wrong})
-
-
-def _in_header(data: bytes, spot: int) -> bool:
-    """Local headers repeat what the directory says; a browser reads the directory."""
-    return any(e.header <= spot < e.start for e in container.read_entries(memoryview(data)).values())
-
-
-def test_hostile_files(page, made):
-    code = f"async (all) => Promise.all(all.map((one) => ({LOAD})([one, {{}}])))"
-    cases = list(_hostile(made["kit"]))
-    results = page.evaluate(code, ["base64:" + base64.b64encode(data).decode() for _, data in cases])
-    wrong = {name: result for (name, _), result in zip(cases, results, strict=True) if result.get("error") != "BundleError"}
-    assert not wrong
-    good(load(page, "base64:" + base64.b64encode(made["kit"].read_bytes()).decode()))
-
-
-def test_plans_that_python_refuses_are_refused(page, made):
-    """Whatever is changed in a plan: a BundleError, or a plan that Python reads as well."""
-    from tang_edge.bundle import verify
-    from tang_edge.errors import BundleError
-
-    members = _members(made["kit"])
-    manifest, plan = json.loads(members[fmt.MANIFEST]), json.loads(members[fmt.PLAN])
-    cases = []
-    for number, path in enumerate(_paths(plan)):
-        for new in ([None, "text", -1, 2.5, [], {}][number % 6], [True, 10**30, "../x", [[]], {"a": 1}, 7][number % 6]):
-            changed = json.loads(members[fmt.PLAN])
-            at = changed
-            for key in path[:-1]:
-                at = at[key]
-            if new is None:
-                del at[path[-1]]
-            else:
-                at[path[-1]] = new
-            try:
-                verify.parse_plan(json.loads(json.dumps(changed)))
-            except BundleError as error:
-                raw = json.dumps(changed).encode()
-                files = {**manifest["files"], fmt.PLAN: {"sha256": fmt.sha256(raw), "bytes": len(raw)}}
-                cases.append((f"{path} = {new!r}: {error}", _sealed(members | {fmt.PLAN: raw}, {**manifest, "files": files})))
-    late = "new Promise((done) => setTimeout(() => done({ error: 'no answer in 20 s' }), 20_000))"
-    each = f"out.push(await Promise.race([({LOAD})([one, {{}}]), {late}]))"
-    code = f"async (all) => {{ const out = []; for (const one of all) {each}; return out; }}"
-    results = page.evaluate(code, ["base64:" + base64.b64encode(data).decode() for _, data in cases])
-    wrong = {name: result for (name, _), result in zip(cases, results, strict=True) if result.get("error") != "BundleError"}
-    assert len(cases) > 300 and not wrong
-
-
-def _paths(value, path=()):
-    if path:
-        yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield from _paths(inner, (*path, key))

@@ -6,23 +6,23 @@ import functools
 import sys
 from pathlib import Path
 
-import numpy as np
+import judging
 import pytest
 import wasmkit
 import webkit
 
 pytest.importorskip("PIL")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tang_edge import compiler  # noqa: E402
-from tang_edge.bundle.read import open_bundle  # noqa: E402
-from tang_edge.ir import dtype  # noqa: E402
-from tang_edge.ir.states import with_states  # noqa: E402
-from tang_edge.ir.tensor import Builder  # noqa: E402
-from tang_edge.rewrite.pipeline import optimize  # noqa: E402
-from tests.models import real_inputs  # noqa: E402
-from tests.web.test_webgpu_states import running_mean  # noqa: E402
+from tang_edge import compiler
+from tang_edge.bundle.read import open_bundle
+from tang_edge.ir import dtype
+from tang_edge.ir.states import with_states
+from tang_edge.ir.tensor import Builder
+from tang_edge.rewrite.pipeline import optimize
+from tests.models import real_inputs
+from tests.web.test_webgpu_states import running_mean
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(bool(wasmkit.missing()), reason=wasmkit.missing() or "-")]
 
@@ -30,8 +30,6 @@ SIZES = {"ppocr-det": (1, 3, 64, 96), "oww-melspec": (1, 1760)}
 SLOW = ("ddddocr-det", "ppocr-rec")
 IN_WORKER = ("go2-policy", "reachy-fk-int8", "oww-jarvis")
 WITH_THREADS = ("ppocr-cls", "oww-embedding")
-# ONNX Runtime's logistic has an absolute error of a unit in the last place of 1.0 (tests/models/test_acceptance.py)
-LOGISTIC = {"ppocr-det": 2.0**-22, "oww-jarvis": 2.0**-22}
 
 RUN = """async (tang, [url, runs, threads]) => {
   const model = await tang.open(url, { device: "wasm", verify: "before", threads }), made = [];
@@ -86,18 +84,7 @@ def check(name, kit, folder, *, worker=False, threads=0):
     found = kit.perform(RUN, [kit.put(path), [webkit.encoded(r) for r in runs], threads], worker=worker)
     assert found["device"] == "wasm" and found["demotions"] == []
     assert found["selfTest"]["outcome"] == "passed" and found["selfTest"]["runs"] == 3
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(real_inputs.model_path(name)), options, providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    for feeds, made in zip(runs, found["made"], strict=True):
-        got = webkit.decoded(made)
-        assert list(got) == names
-        for key, want in zip(names, session.run(None, dict(feeds)), strict=True):
-            assert got[key].dtype == want.dtype and got[key].shape == want.shape
-            size = float(np.sqrt(np.mean(np.square(want, dtype=np.float64)))) if want.size else 0.0
-            floor = 2 * rtol * size + LOGISTIC.get(name, 0.0)
-            np.testing.assert_allclose(got[key], want, rtol=2 * rtol, atol=floor)
+    judging.agree(name, real_inputs.model_path(name), runs, found["made"], rtol)
     return found
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
+import judging
 import numpy as np
 import pytest
 import wasmkit
@@ -14,17 +11,7 @@ import webkit
 pytestmark = pytest.mark.device
 
 
-def _loader():  # the tests are no package: load the module by its path, once
-    name = "tang_edge_test_cases_loader"
-    if name not in sys.modules:
-        path = Path(__file__).parents[1] / "cases" / "loader.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-loader = _loader()
+loader = judging.case_loader()
 CASES = loader.cases()
 
 

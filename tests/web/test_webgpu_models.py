@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
+import judging
 import pytest
 import webkit
 
 pytest.importorskip("PIL")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
-from tang_edge import compiler  # noqa: E402
-from tang_edge.bundle.read import open_bundle  # noqa: E402
-from tests.models import real_inputs  # noqa: E402
+from tang_edge import compiler
+from tang_edge.bundle.read import open_bundle
+from tests.models import real_inputs
 
 pytestmark = pytest.mark.device
 
@@ -27,8 +27,6 @@ SIZES = {
 SLOW = ("ddddocr-det",)  # of fixed size, half a minute
 IN_WORKER = ("go2-policy", "reachy-fk-int8", "oww-jarvis")
 
-# ONNX Runtime's logistic has an absolute error of a unit in the last place of 1.0 (tests/models/test_acceptance.py)
-LOGISTIC = {"ppocr-det": 2.0**-22, "oww-jarvis": 2.0**-22}
 
 # the same run twice, so that the memory of a session is used again; other sizes between them where there are any
 RUN = """async (tang, [url, runs]) => {
@@ -77,18 +75,7 @@ def check(name, kit, folder, *, worker):
     found = kit.perform(RUN, [kit.put(path), [webkit.encoded(r) for r in runs]], worker=worker)
     assert found["device"] == "webgpu" and found["demotions"] == []
     assert found["selfTest"]["outcome"] == "passed" and found["selfTest"]["runs"] == 3
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(real_inputs.model_path(name)), options, providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    for feeds, made in zip(runs, found["made"], strict=True):
-        got = webkit.decoded(made)
-        assert list(got) == names
-        for key, want in zip(names, session.run(None, dict(feeds)), strict=True):
-            assert got[key].dtype == want.dtype and got[key].shape == want.shape
-            size = float(np.sqrt(np.mean(np.square(want, dtype=np.float64)))) if want.size else 0.0
-            floor = 2 * rtol * size + LOGISTIC.get(name, 0.0)
-            np.testing.assert_allclose(got[key], want, rtol=2 * rtol, atol=floor)
+    judging.agree(name, real_inputs.model_path(name), runs, found["made"], rtol)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in real_inputs.MODELS])
